@@ -1,0 +1,54 @@
+"""The classic rules. Each is one compiled choice, usable step by step or run to the end.
+
+    fcfs           first come, first served; blocks while the head of the queue fits nowhere
+    sjf            shortest mean duration first
+    tetris         the (task, VM) pair whose demand and free capacity align best
+                   (Grandl et al., "Multi-resource packing for cluster schedulers", SIGCOMM 2014)
+    critical_path  largest upward rank first (list scheduling, Graham 1969)
+    srw            a task of the workflow with the shortest remaining work, ties by upward rank
+    heft_online    by upward rank; starts a task only where its expected finish is earliest
+    random         any legal pair, all equally likely
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from thesis_lib import _kernels as kernels
+from thesis_lib.cluster import Cluster
+from thesis_lib.schedulers.base import Scheduler
+from thesis_lib.workload import Workload
+
+if TYPE_CHECKING:
+    from thesis_lib.simulator import Simulator, State
+
+
+class Rule(Scheduler):
+    """A rule of `_kernels.RULES` behind the common interface."""
+
+    def __init__(self, name: str, kernel: str | None = None):
+        self.name = name
+        self._code = kernels.RULES.index(kernel or name)
+        self._rng = np.zeros(1, np.uint64)
+
+    def reset(self, workload: Workload, cluster: Cluster, seed: int) -> None:
+        self._rng[0] = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
+
+    def decide(self, state: "State") -> tuple[int, int] | None:
+        problem = state.problem
+        task, vm = kernels.choose(self._code, problem.pi, problem.pf, state.si, state.sf, self._rng)
+        return None if task < 0 else (task, vm)
+
+    def run(self, simulator: "Simulator") -> tuple[int, float]:
+        """The whole run in one compiled loop; the same schedule as step by step."""
+        began = perf_counter()
+        decisions = simulator.run_rule(self._code, self._rng)
+        return decisions, perf_counter() - began
+
+
+def fcfs(backfill: bool = False) -> Rule:
+    """First come, first served; with `backfill` later tasks may pass a head that does not fit."""
+    return Rule("fcfs", "fcfs_backfill" if backfill else "fcfs")

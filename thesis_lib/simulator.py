@@ -1,0 +1,276 @@
+"""The event-driven simulator: placing a task takes no time, waiting jumps to the next event.
+
+At a decision point some ready task, whose data has arrived on that VM, fits some VM.
+Events at equal times are handled in the order (time, kind, index) with the kinds
+finish, data arrival, workflow arrival. Durations are drawn before the run from
+(seed, workflow, task) alone, so that every scheduler meets the same ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from thesis_lib import _kernels as kernels
+from thesis_lib._kernels import BLOCKED, DONE, READY, RUNNING
+from thesis_lib.cluster import Cluster, exec_time_s
+from thesis_lib.ranks import longest_path_down, mean_exec_s, mean_transfer_s
+from thesis_lib.schedule import Schedule
+from thesis_lib.workflow import RESOURCE_UNITS, RESOURCES, WorkflowError
+from thesis_lib.workload import Workload, duration_factors
+
+if TYPE_CHECKING:
+    from thesis_lib.schedulers.base import Scheduler
+
+__all__ = ["BLOCKED", "DONE", "READY", "RUNNING", "Problem", "SimulationError", "Simulator", "State", "simulate"]
+
+
+class SimulationError(RuntimeError):
+    """A scheduler asked for something illegal; the message says what and when."""
+
+
+class Problem:
+    """A workload on a cluster as flat arrays; n tasks numbered through, v VMs.
+
+    Raises WorkflowError, naming task and need, when a task fits no VM, and when data
+    would have to cross a link without bandwidth.
+    """
+
+    def __init__(self, workload: Workload, cluster: Cluster):
+        self.workload, self.cluster = workload, cluster
+        exec_s = np.concatenate([exec_time_s(w, cluster) for w in workload.workflows])
+        _refuse_misfits(workload, cluster, exec_s)
+        flows, ptr = workload.workflows, workload.task_ptr
+        parent_mb = np.concatenate([w.parent_mb for w in flows])
+        _refuse_dead_links(cluster, bool(parent_mb.any()))
+        demand = np.concatenate([w.demand for w in flows])
+        mean_s = mean_exec_s(exec_s)
+        rank_s = np.concatenate([
+            longest_path_down(w, mean_s[ptr[k] : ptr[k + 1]], mean_transfer_s(w, cluster)) for k, w in enumerate(flows)
+        ])
+        self.n, self.v, self.w = workload.n_tasks, len(cluster), len(flows)
+        self.has_data = bool(parent_mb.any()) and self.v > 1
+        header = [self.n, self.v, self.w, len(parent_mb), int(self.has_data)]
+        self.pi = np.concatenate([
+            header, workload.workflow_of, ptr,
+            _joined_ptr([w.parent_ptr for w in flows]), *[w.parent_idx + o for w, o in zip(flows, ptr)],
+            _joined_ptr([w.child_ptr for w in flows]), *[w.child_idx + o for w, o in zip(flows, ptr)],
+        ]).astype(np.int64)  # fmt: skip
+        self.pf = np.concatenate([
+            demand.ravel(), exec_s.ravel(), cluster.capacity.ravel(), workload.arrivals_s, parent_mb,
+            cluster.link_mb_per_s.ravel(), mean_s, rank_s, mean_s * _scarcest_share(demand, cluster),
+        ]).astype(np.float64)  # fmt: skip
+        self.pi.flags.writeable = self.pf.flags.writeable = False
+        self.views = kernels.problem_views.py_func(self.pi, self.pf)
+
+
+def _joined_ptr(pointers: list[np.ndarray]) -> np.ndarray:
+    """One CSR pointer for several graphs that are numbered through."""
+    return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(p) for p in pointers]))])
+
+
+def _scarcest_share(demand: np.ndarray, cluster: Cluster) -> np.ndarray:
+    """(n,) the largest share of the whole cluster's capacity that a task holds of any resource."""
+    total = cluster.capacity.sum(axis=0)
+    return np.divide(demand, total, out=np.zeros_like(demand), where=total > 0).max(axis=1)
+
+
+def _refuse_misfits(workload: Workload, cluster: Cluster, exec_s: np.ndarray) -> None:
+    hopeless = np.flatnonzero(~np.isfinite(exec_s).any(axis=1))
+    if not len(hopeless):
+        return
+    i = int(hopeless[0])
+    task, largest = workload.task(i), cluster.capacity.max(axis=0)
+    demand = (task.cpu, task.memory_gb, task.bandwidth_gbps)
+    needs = [
+        f"{need:g} {unit} of {resource} (largest VM: {limit:g})"
+        for need, limit, resource, unit in zip(demand, largest, RESOURCES, RESOURCE_UNITS)
+        if need > limit + kernels.FREE_TOLERANCE
+    ]
+    if not needs:
+        needs = ["a VM that offers all its demands together and for which it has a run time"]
+    more = f"; {len(hopeless) - 1} more tasks fit no VM either" if len(hopeless) > 1 else ""
+    raise WorkflowError(
+        f"{workload.describe_task(i)} fits no VM of the cluster: it needs {' and '.join(needs)}{more}; "
+        "use a larger cluster or lower the demand"
+    )
+
+
+def _refuse_dead_links(cluster: Cluster, has_data: bool) -> None:
+    dead = np.argwhere(cluster.link_mb_per_s == 0)
+    if has_data and len(dead):
+        a, b = (cluster.vms[k].id for k in dead[0])
+        raise WorkflowError(
+            f"the workflow sends data, but the link from VM {a!r} to VM {b!r} has no bandwidth; give it one above 0"
+        )
+
+
+class State:
+    """What a scheduler sees: read-only arrays by task number (n) and VM position (v).
+
+    Attributes: status, vm (-1 before the start), ready_s, start_s, finish_s (NaN until
+    known), free (v, 3), vm_load (v,), work_left and tasks_left (per workflow), data_s
+    (n, v) when data is complete on a VM. Drawn durations are not in here.
+    """
+
+    def __init__(self, problem: Problem, si: np.ndarray, sf: np.ndarray):
+        self.problem, self.si, self.sf = problem, si, sf
+        shown_i, shown_f = si.view(), sf.view()
+        shown_i.flags.writeable = shown_f.flags.writeable = False
+        views = kernels.state_views.py_func(problem.views, shown_i, shown_f)
+        self._counts, self._now, self._ready, self._running = views.counts, views.now, views.ready, views.running
+        self.status, self.vm, self.vm_load, self.tasks_left = views.status, views.vm, views.vm_load, views.tasks_left
+        self.ready_s, self.start_s, self.finish_s = views.ready_s, views.start_s, views.finish_s
+        self.free, self.work_left, self.data_s = views.free, views.work_left, views.data_s
+        self.n_tasks, self.n_vms = problem.n, problem.v
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the start."""
+        return float(self._now[0])
+
+    @property
+    def ready(self) -> np.ndarray:
+        """Ready task numbers in the order in which they became ready."""
+        return self._ready[: self._counts[kernels.READY_COUNT]]
+
+    @property
+    def running(self) -> np.ndarray:
+        """Running task numbers, in no particular order."""
+        return self._running[: self._counts[kernels.RUNNING_COUNT]]
+
+    @property
+    def arrived(self) -> int:
+        """How many workflows have arrived."""
+        return int(self._counts[kernels.ARRIVED])
+
+    @property
+    def can_wait(self) -> bool:
+        """True when an event lies ahead, so that waiting is legal."""
+        counts = self._counts
+        return bool(
+            counts[kernels.RUNNING_COUNT] or counts[kernels.PENDING] or counts[kernels.ARRIVED] < self.problem.w
+        )
+
+    def fits(self, task: int, vm: int) -> bool:
+        """True when `task` is ready and can start on `vm` now."""
+        return kernels.task_fits(self.problem.pi, self.problem.pf, self.si, self.sf, task, vm)
+
+    def running_on(self, vm: int) -> int:
+        """Number of tasks that run on `vm`."""
+        return int(self.vm_load[vm])
+
+    def legal_pairs(self) -> np.ndarray:
+        """(k, 2) every (task, VM) that can start now, in ready order, then by VM."""
+        return kernels.legal_pairs(self.problem.pi, self.problem.pf, self.si, self.sf)
+
+    def copy(self) -> "State":
+        """An independent copy (two memory copies; the problem is shared)."""
+        return State(self.problem, self.si.copy(), self.sf.copy())
+
+    def fingerprint(self) -> str:
+        """A hash of everything in the state, to show that a search has not changed it."""
+        return hashlib.sha256(self.si.tobytes() + self.sf.tobytes()).hexdigest()
+
+
+class Simulator:
+    """Runs one workload on one cluster; `state` is what schedulers see."""
+
+    def __init__(self, problem: Problem, duration_factor: np.ndarray):
+        """duration_factor: (n,) drawn / mean duration of each task."""
+        factor = np.ascontiguousarray(duration_factor, dtype=np.float64)
+        if factor.shape != (problem.n,):
+            raise SimulationError(f"duration_factor must have shape ({problem.n},), got {factor.shape}")
+        si, sf = kernels.state_sizes(problem.n, problem.v, problem.w, problem.has_data)
+        self._allocate(problem, np.zeros(si, np.int64), np.zeros(sf), factor)
+        self._check(kernels.start(*self._buffers))
+
+    def _allocate(self, problem: Problem, si: np.ndarray, sf: np.ndarray, factor: np.ndarray) -> None:
+        self.problem, self.state = problem, State(problem, si, sf)
+        hi, hf = kernels.hidden_sizes(problem.n)
+        self._hi, self._hf = np.zeros(hi, np.int64), np.zeros(hf)
+        self._hf[: problem.n] = factor
+        self._buffers = (problem.pi, problem.pf, si, sf, self._hi, self._hf)
+
+    @classmethod
+    def branch(cls, state: State, duration_factor: np.ndarray) -> "Simulator":
+        """A simulator that goes on from a copy of `state` with other durations, for search.
+
+        A running task that, by its factor, should have ended already ends now.
+        """
+        self = cls.__new__(cls)
+        self._allocate(state.problem, state.si.copy(), state.sf.copy(), np.asarray(duration_factor, np.float64))
+        kernels.rebuild_events(*self._buffers)
+        self.done = bool(self.state.si[kernels.DONE_COUNT] == state.problem.n)
+        return self
+
+    def place(self, task: int, vm: int) -> None:
+        """Start `task` on `vm` now, then go to the next decision point; SimulationError when illegal."""
+        if (code := kernels.place(*self._buffers, task, vm)) == kernels.ILLEGAL:
+            raise SimulationError(f"cannot place task {task} on VM {vm} at {self.state.now_s:g} s: {self._why(task, vm)}")
+        self._check(code)
+
+    def wait(self) -> None:
+        """Jump to the next event and on to the next decision point; SimulationError when there is none."""
+        if (code := kernels.wait(*self._buffers)) == kernels.ILLEGAL:
+            raise SimulationError(f"cannot wait at {self.state.now_s:g} s: nothing runs and nothing will arrive")
+        self._check(code)
+
+    def run_rule(self, rule: int, rng: np.ndarray) -> int:
+        """Let a rule of `_kernels` decide to the end; returns the number of decisions."""
+        decisions = kernels.run_rule(rule, *self._buffers, rng)
+        self._check(kernels.STUCK if decisions < 0 else kernels.OK)
+        return decisions
+
+    def _check(self, code: int) -> None:
+        if code == kernels.STUCK:
+            raise SimulationError(f"no task can start and no event lies ahead at {self.state.now_s:g} s")
+        self.done = bool(self.state.si[kernels.DONE_COUNT] == self.problem.n)
+
+    def _why(self, task: int, vm: int) -> str:
+        state = self.state
+        if not 0 <= task < state.n_tasks:
+            return f"there is no such task (0 to {state.n_tasks - 1})"
+        if not 0 <= vm < state.n_vms:
+            return f"there is no such VM (0 to {state.n_vms - 1})"
+        if state.status[task] != READY:
+            return f"the task is {('not ready', 'ready', 'running', 'done')[state.status[task]]}"
+        if self.problem.has_data and state.data_s[task, vm] > state.now_s:
+            return f"its data arrives there at {state.data_s[task, vm]:g} s"
+        return f"it needs {self.problem.views.demand[task].tolist()} and {state.free[vm].tolist()} is free"
+
+    def schedule(self, **about: object) -> Schedule:
+        """The finished run as a Schedule; `about` fills its descriptive fields."""
+        if not self.done:
+            raise SimulationError(f"the run is not finished: {self.state.n_tasks} tasks, {self.state.si[0]} done")
+        state, n = self.state, self.problem.n
+        return Schedule(
+            self.problem.workload, self.problem.cluster, state.vm.copy(), state.ready_s.copy(), state.start_s.copy(),
+            state.finish_s.copy(), duration_factor=self._hf[:n].copy(), **about,
+        )  # fmt: skip
+
+
+def simulate(
+    scheduler: "Scheduler", workload: Workload, cluster: Cluster, seed: int = 0, noise: bool = True
+) -> Schedule:
+    """Run `workload` on `cluster` and return what happened.
+
+    seed fixes the drawn durations (equal for every scheduler) and the scheduler's own
+    choices. noise=False runs every task for exactly its mean duration. Raises
+    WorkflowError before the run when a task fits no VM.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise WorkflowError(f"seed must be an integer of at least 0, got {seed!r}")
+    problem = Problem(workload, cluster)
+    factor = duration_factors(workload, int(seed)) if noise else np.ones(problem.n)
+    simulator = Simulator(problem, factor)
+    scheduler.reset(workload, cluster, int(seed))
+    decisions, seconds = scheduler.run(simulator)
+    return simulator.schedule(
+        scheduler=scheduler.name,
+        seed=int(seed),
+        planned_makespan_s=scheduler.planned_makespan_s,
+        decision_latency_s=seconds / max(decisions, 1),
+    )
