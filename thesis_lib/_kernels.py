@@ -29,8 +29,9 @@ FINISH, DATA = 0, 1  # kinds of events; workflow arrivals come after both at equ
 OK, ILLEGAL, STUCK = 0, 1, 2
 FREE_TOLERANCE = 1e-9  # cores, GB or Gbit/s that rounding may take away
 
-RULES = ("fcfs", "fcfs_backfill", "sjf", "tetris", "critical_path", "srw", "heft_online", "random")
-FCFS, FCFS_BACKFILL, SJF, TETRIS, CRITICAL_PATH, SRW, HEFT_ONLINE, RANDOM = range(len(RULES))
+RULES = ("fcfs", "fcfs_backfill", "sjf", "tetris", "critical_path", "srw", "srw_patient", "heft_online",
+         "heft_patient", "random")  # fmt: skip
+FCFS, FCFS_BACKFILL, SJF, TETRIS, CRITICAL_PATH, SRW, SRW_PATIENT, HEFT_ONLINE, HEFT_PATIENT, RANDOM = range(10)
 
 
 class Problem(NamedTuple):
@@ -489,6 +490,16 @@ def _first_vm(p, s, t):
 
 
 @njit(cache=True)
+def _fullest_vm(p, s, t):
+    """Best fit: the VM that has the least CPU left when task t has started; -1 when none fits."""
+    best, at = np.inf, -1
+    for v in range(p.v):
+        if s.free[v, 0] < best and fits(p, s, t, v):
+            best, at = s.free[v, 0], v
+    return at
+
+
+@njit(cache=True)
 def _fastest_vm(p, s, t):
     """The VM that finishes task t first if it starts now; -1 when none fits."""
     best, at = np.inf, -1
@@ -500,7 +511,7 @@ def _fastest_vm(p, s, t):
 
 @njit(cache=True, inline="always")
 def _keys(rule, p, s, t):
-    """(first key, second key) of task t; the smallest goes first."""
+    """(first key, second key) of task t; the smallest goes first, then the one ready first."""
     if rule == SJF:
         return p.mean_s[t], 0.0
     if rule == SRW:
@@ -529,8 +540,8 @@ def _choose_by_key(rule, p, s):
         if p.demand[t, 0] > cpu or p.demand[t, 1] > memory or p.demand[t, 2] > bandwidth:
             continue
         a, b = _keys(rule, p, s, t)
-        if a < best_a or (a == best_a and b < best_b) or (a == best_a and b == best_b and t < best_t):
-            v = _fastest_vm(p, s, t)
+        if a < best_a or (a == best_a and b < best_b):
+            v = _fullest_vm(p, s, t) if rule == CRITICAL_PATH else _fastest_vm(p, s, t)
             if v >= 0:
                 best_a, best_b, best_t, best_v = a, b, t, v
     return best_t, best_v
@@ -597,17 +608,18 @@ def _earliest_finish_is_now(p, s, t, v, ends, order):
 
 
 @njit(cache=True)
-def _choose_heft_online(p, s):
-    """By falling upward rank, the first task whose earliest expected finish is on a VM that is free now.
+def _choose_patient(rule, p, s):
+    """In the rule's order, the first task whose earliest expected finish is on a VM that is free now.
 
-    A task that would finish earlier by waiting for a busy VM is passed over, unless
-    nothing else can start and nothing runs.
+    A task that is expected to finish earlier by waiting for a busy VM is passed over.
     """
-    ready = s.counts[READY_COUNT]
-    order = np.argsort(-p.rank_s[s.ready[:ready]], kind="mergesort")
+    ready = s.ready[: s.counts[READY_COUNT]]
+    order = np.argsort(-p.rank_s[ready], kind="mergesort")
+    if rule == SRW_PATIENT:
+        order = order[np.argsort(s.work_left[p.workflow_of[ready[order]]], kind="mergesort")]
     ends, tasks = np.empty(s.counts[RUNNING_COUNT]), np.empty(s.counts[RUNNING_COUNT], np.int64)
     for k in order:
-        t = s.ready[k]
+        t = ready[k]
         v = _fastest_vm(p, s, t)
         if v >= 0 and _earliest_finish_is_now(p, s, t, v, ends, tasks):
             return t, v
@@ -643,8 +655,8 @@ def _choose(rule, p, s, rng):
         return _choose_fcfs(p, s, rule == FCFS_BACKFILL)
     if rule == TETRIS:
         return _choose_tetris(p, s)
-    if rule == HEFT_ONLINE:
-        return _choose_heft_online(p, s)
+    if rule == SRW_PATIENT or rule == HEFT_PATIENT:
+        return _choose_patient(rule, p, s)
     if rule == RANDOM:
         return _choose_random(p, s, rng)
     return _choose_by_key(rule, p, s)

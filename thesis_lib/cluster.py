@@ -94,6 +94,11 @@ class Cluster:
         return cls(vms, name="stream")
 
     @classmethod
+    def thesis(cls) -> "Cluster":
+        """The one VM of the original thesis: 100 CPU and 100 memory units, no bandwidth."""
+        return cls((VM(0, 100, 100, 0),), name="thesis")
+
+    @classmethod
     def from_json(cls, path: str | Path) -> "Cluster":
         """Read the article's list of VMs, or {"vms": [...], "link_gbps": [[...]]}.
 

@@ -1,0 +1,50 @@
+"""Reading the files and clusters that commands are given."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from thesis_lib.cluster import Cluster
+from thesis_lib.commands.output import note
+from thesis_lib.workflow import Workflow, WorkflowError
+from thesis_lib.workload import Workload
+
+
+def add_edges_from_files(parser: argparse.ArgumentParser) -> None:
+    """The option of every command that reads workflow files."""
+    parser.add_argument(
+        "--edges-from-files",
+        action="store_true",
+        help="also make an edge from the task that writes a file to each task that reads it",
+    )
+
+
+def read_workload(paths: Sequence[str], edges_from_files: bool = False) -> Workload:
+    """One workload of all files; several files arrive together at 0. Prints the readers' warnings."""
+    from thesis_lib.formats import load_workload
+
+    loaded = [load_workload(path, edges_from_files=edges_from_files) for path in paths]
+    for workload in loaded:
+        print_warnings(workload.workflows)
+    if len(loaded) == 1:
+        return loaded[0]
+    flows = [(w, a) for workload in loaded for w, a in zip(workload.workflows, workload.arrivals_s)]
+    return Workload(tuple(w for w, _ in flows), tuple(a for _, a in flows), ", ".join(w.name for w in loaded))
+
+
+def print_warnings(workflows: Sequence[Workflow]) -> None:
+    """The warnings of the readers on stderr, one line each."""
+    for workflow in workflows:
+        for warning in workflow.warnings:
+            note(f"warning: {workflow.name}: {warning}" if workflow.name else f"warning: {warning}")
+
+
+def choose_cluster(path: str | None, workload: Workload) -> Cluster:
+    """The cluster of --cluster, else the one the workflow file brings, else the article's three VMs."""
+    if path is not None:
+        return Cluster.from_json(path)
+    brought = {w.cluster for w in workload.workflows if w.cluster is not None}
+    if len(brought) > 1:
+        raise WorkflowError(f"{workload.name}: the files bring different clusters; choose one with --cluster FILE")
+    return brought.pop() if brought else Cluster.default()

@@ -1,0 +1,93 @@
+"""`schedule FILE...`: run one scheduler on one workload and print the schedule."""
+
+from __future__ import annotations
+
+import argparse
+
+from thesis_lib.commands.inputs import add_edges_from_files, choose_cluster, read_workload
+from thesis_lib.commands.output import note, print_json, print_table
+from thesis_lib.schedule import Schedule
+from thesis_lib.schedulers import make, names
+from thesis_lib.workflow import WorkflowError
+
+NAME, HELP = "schedule", "schedule workflow files on a cluster"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE", help="workflow files; several arrive together at time 0")
+    parser.add_argument("--cluster", metavar="FILE", help="JSON list of VMs (default: the article's three)")
+    parser.add_argument("--scheduler", metavar="NAME", default="heft", help=f"one of {', '.join(names())}")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="fixes the drawn durations (default 0)")
+    parser.add_argument("--no-noise", action="store_true", help="every task takes exactly its mean duration")
+    parser.add_argument("--time-limit", type=float, metavar="S", help="seconds for the scheduler optimal")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--gantt", metavar="OUT", help="draw the schedule to this .pdf, .png or .svg file")
+    add_edges_from_files(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from thesis_lib.simulator import simulate
+
+    scheduler = build_scheduler(arguments.scheduler, arguments.time_limit)
+    if arguments.gantt:
+        refuse_unknown_picture(arguments.gantt)
+    workload = read_workload(arguments.files, arguments.edges_from_files)
+    cluster = choose_cluster(arguments.cluster, workload)
+    schedule = simulate(scheduler, workload, cluster, seed=arguments.seed, noise=not arguments.no_noise)
+    result = as_dict(schedule)
+    plan = getattr(scheduler, "last_plan", None)
+    if plan is not None and plan.bound_s is not None:
+        result |= {"bound_s": plan.bound_s, "proved_optimal": plan.optimal}
+    if arguments.gantt:
+        draw_gantt(schedule, arguments.gantt)
+    if arguments.json:
+        print_json(result)
+    else:
+        print_result(result)
+
+
+def build_scheduler(name: str, time_limit_s: float | None):
+    options = {} if time_limit_s is None else {"time_limit_s": time_limit_s}
+    try:
+        return make(name, **options)
+    except ValueError as error:
+        raise WorkflowError(str(error)) from error
+
+
+def as_dict(schedule: Schedule) -> dict:
+    """What --json prints."""
+    workload = schedule.workload
+    return {
+        "workflow": workload.name or ", ".join(w.name for w in workload.workflows),
+        "scheduler": schedule.scheduler,
+        "seed": schedule.seed,
+        **schedule.metrics(),
+        "tasks": schedule.records(),
+    }
+
+
+def print_result(result: dict) -> None:
+    rows: list[tuple[str, object]] = []
+    for key, value in result.items():
+        if key == "utilization":
+            rows += [(f"utilization.{resource}", share) for resource, share in value.items()]
+        elif key != "tasks" and value is not None:
+            rows.append((key, value))
+    print_table(rows)
+    print()
+    print(f"{'task':<16} {'workflow':>8} {'vm':>6} {'ready_s':>12} {'start_s':>12} {'finish_s':>12}")
+    for task in sorted(result["tasks"], key=lambda task: task["start_s"]):
+        times = " ".join(f"{task[key]:>12.3f}" for key in ("ready_s", "start_s", "finish_s"))
+        print(f"{str(task['id']):<16} {task['workflow']:>8} {str(task['vm']):>6} {times}")
+
+
+def refuse_unknown_picture(path: str) -> None:
+    if not path.lower().endswith((".pdf", ".png", ".svg")):
+        raise WorkflowError(f"{path}: cannot draw this kind of file; use a name that ends in .pdf, .png or .svg")
+
+
+def draw_gantt(schedule: Schedule, path: str) -> None:
+    from thesis_lib.plots import plot_gantt, save_picture
+
+    save_picture(plot_gantt(schedule), path)
+    note(f"wrote {path}")
