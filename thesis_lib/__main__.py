@@ -7,7 +7,7 @@ import os
 import sys
 from importlib import import_module
 
-COMMANDS = ("schedule", "info", "convert", "generate", "dataset", "figures")
+COMMANDS = ("schedule", "info", "convert", "generate", "dataset", "figures", "speed")
 
 
 class OneLineParser(argparse.ArgumentParser):

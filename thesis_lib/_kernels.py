@@ -87,6 +87,11 @@ class Hidden(NamedTuple):
 DONE_COUNT, READY_COUNT, ARRIVED, RUNNING_COUNT, PENDING = 0, 1, 2, 3, 4
 
 
+def python_form(kernel):
+    """The Python function behind a kernel (the kernel itself when compilation is switched off)."""
+    return getattr(kernel, "py_func", kernel)
+
+
 def state_sizes(n: int, v: int, w: int, has_data: bool) -> tuple[int, int]:
     """Lengths of the buffers si and sf."""
     return 6 + 7 * n + w + v, 1 + 3 * n + 3 * v + w + (n * v if has_data else 0)
@@ -281,6 +286,14 @@ def _queue_next_data(p, s, h, t):
 
 
 @njit(cache=True)
+def _fits_anywhere(p, s, t):
+    for v in range(p.v):
+        if fits(p, s, t, v):
+            return True
+    return False
+
+
+@njit(cache=True)
 def _make_ready(p, s, h, t):
     s.status[t] = READY
     s.ready_s[t] = s.now[0]
@@ -323,25 +336,47 @@ def _finish(p, s, h, t):
 
 
 @njit(cache=True)
+def _fits_on(p, s, v):
+    """True when some ready task can start on VM v."""
+    for k in range(s.counts[READY_COUNT]):
+        if fits(p, s, s.ready[k], v):
+            return True
+    return False
+
+
+@njit(cache=True)
 def _process_due_events(p, s, h):
-    """Handle every event at or before now, in the order (time, kind, index), arrivals last."""
+    """Handle every event at or before now, in the order (time, kind, index), arrivals last.
+
+    True when an event has made some pair legal. An event never makes a pair illegal, so
+    only what changed is looked at: the VM of a finish, a task that became ready, data
+    that arrived.
+    """
+    opened = False
     while h.size[0] > 0 and h.time[0] <= s.now[0]:
         kind, index = h.kind[0], h.index[0]
         _pop(h)
         if kind == FINISH:
+            before = s.counts[READY_COUNT]
             _finish(p, s, h, index)
+            opened = opened or _fits_on(p, s, s.vm[index])
+            for k in range(before, s.counts[READY_COUNT]):
+                opened = opened or _fits_anywhere(p, s, s.ready[k])
         else:
             t = index // p.v
             if s.status[t] == READY:  # otherwise it was placed before all its data was everywhere
                 s.pending[t] = 0
                 s.counts[PENDING] -= 1
                 _queue_next_data(p, s, h, t)
+                opened = opened or _fits_anywhere(p, s, t)
     while s.counts[ARRIVED] < p.w and p.arrival_s[s.counts[ARRIVED]] <= s.now[0]:
         w = s.counts[ARRIVED]
         s.counts[ARRIVED] += 1
         for t in range(p.workflow_ptr[w], p.workflow_ptr[w + 1]):
             if s.missing[t] == 0:
                 _make_ready(p, s, h, t)
+                opened = opened or _fits_anywhere(p, s, t)
+    return opened
 
 
 @njit(cache=True)
@@ -361,14 +396,23 @@ def _jump(p, s, h):
 
 
 @njit(cache=True)
-def _advance(p, s, h):
-    """Go on to the next decision point or to the end."""
-    while True:
-        _process_due_events(p, s, h)
-        if s.counts[DONE_COUNT] == p.n or _any_legal(p, s):
-            return OK
+def _jump_to_opening(p, s, h):
+    """From a moment without a legal pair, go on until there is one or all is done; False when stuck."""
+    opened = False
+    while not opened and s.counts[DONE_COUNT] < p.n:
         if not _jump(p, s, h):
-            return STUCK
+            return False
+        opened = _process_due_events(p, s, h)
+    return True
+
+
+@njit(cache=True)
+def _advance(p, s, h):
+    """Handle what is due and go on to the next decision point or to the end."""
+    opened = _process_due_events(p, s, h)
+    if opened or _any_legal(p, s) or _jump_to_opening(p, s, h):
+        return OK
+    return STUCK
 
 
 @njit(cache=True)
@@ -429,12 +473,13 @@ def place(pi, pf, si, sf, hi, hf, t, v):
 
 @njit(cache=True)
 def wait(pi, pf, si, sf, hi, hf):
-    """Jump to the next event and on to the next decision point."""
+    """Jump from a decision point to the next event, which is a decision point too."""
     p = problem_views(pi, pf)
     s, h = state_views(p, si, sf), hidden_views(p, hi, hf)
     if not can_wait(p, s) or not _jump(p, s, h):
         return ILLEGAL
-    return _advance(p, s, h)
+    _process_due_events(p, s, h)  # what was legal before is still legal
+    return OK
 
 
 @njit(cache=True)
@@ -514,7 +559,7 @@ def _keys(rule, p, s, t):
     """(first key, second key) of task t; the smallest goes first, then the one ready first."""
     if rule == SJF:
         return p.mean_s[t], 0.0
-    if rule == SRW:
+    if rule == SRW or rule == SRW_PATIENT:
         return s.work_left[p.workflow_of[t]], -p.rank_s[t]
     return -p.rank_s[t], 0.0
 
@@ -531,44 +576,10 @@ def _choose_fcfs(p, s, backfill):
 
 
 @njit(cache=True)
-def _choose_by_key(rule, p, s):
-    """The task with the smallest key among those that fit now, on its fastest VM."""
-    cpu, memory, bandwidth = _max_free(p, s)
-    best_a, best_b, best_t, best_v = np.inf, np.inf, -1, -1
-    for k in range(s.counts[READY_COUNT]):
-        t = s.ready[k]
-        if p.demand[t, 0] > cpu or p.demand[t, 1] > memory or p.demand[t, 2] > bandwidth:
-            continue
-        a, b = _keys(rule, p, s, t)
-        if a < best_a or (a == best_a and b < best_b):
-            v = _fullest_vm(p, s, t) if rule == CRITICAL_PATH else _fastest_vm(p, s, t)
-            if v >= 0:
-                best_a, best_b, best_t, best_v = a, b, t, v
-    return best_t, best_v
-
-
-@njit(cache=True)
-def _choose_tetris(p, s):
-    """The pair with the largest alignment sum_r demand_r x free_r, both as shares of the VM's capacity."""
-    best, best_t, best_v = -1.0, -1, -1
-    for k in range(s.counts[READY_COUNT]):
-        t = s.ready[k]
-        for v in range(p.v):
-            if fits(p, s, t, v):
-                score = 0.0
-                for r in range(3):
-                    if p.capacity[v, r] > 0.0:
-                        score += p.demand[t, r] * s.free[v, r] / p.capacity[v, r] ** 2
-                if score > best:
-                    best, best_t, best_v = score, t, v
-    return best_t, best_v
-
-
-@njit(cache=True)
-def _expected_start(p, s, t, v, ends, order):
+def _expected_start(p, s, t, v):
     """When VM v will have room for task t, if its running tasks end after their mean durations."""
     now = s.now[0]
-    count = 0
+    ends, order, count = np.empty(s.vm_load[v]), np.empty(s.vm_load[v], np.int64), 0
     for k in range(s.counts[RUNNING_COUNT]):
         q = s.running[k]
         if s.vm[q] == v:
@@ -597,33 +608,53 @@ def _expected_start(p, s, t, v, ends, order):
 
 
 @njit(cache=True)
-def _earliest_finish_is_now(p, s, t, v, ends, order):
+def _earliest_finish_is_now(p, s, t, v):
     """True unless a busy VM is expected to finish task t before VM v, which is free, would."""
     finish = s.now[0] + p.exec_s[t, v]
     for u in range(p.v):
         faster = s.now[0] + p.exec_s[t, u] < finish
-        if faster and _expected_start(p, s, t, u, ends, order) + p.exec_s[t, u] < finish:
+        if faster and _expected_start(p, s, t, u) + p.exec_s[t, u] < finish:
             return False
     return True
 
 
 @njit(cache=True)
-def _choose_patient(rule, p, s):
-    """In the rule's order, the first task whose earliest expected finish is on a VM that is free now.
+def _choose_by_key(rule, p, s):
+    """The task with the smallest key among those that may start now, and its VM.
 
-    A task that is expected to finish earlier by waiting for a busy VM is passed over.
+    The patient rules pass over a task that is expected to finish earlier by waiting for
+    a busy VM; the others take the free VM at hand.
     """
-    ready = s.ready[: s.counts[READY_COUNT]]
-    order = np.argsort(-p.rank_s[ready], kind="mergesort")
-    if rule == SRW_PATIENT:
-        order = order[np.argsort(s.work_left[p.workflow_of[ready[order]]], kind="mergesort")]
-    ends, tasks = np.empty(s.counts[RUNNING_COUNT]), np.empty(s.counts[RUNNING_COUNT], np.int64)
-    for k in order:
-        t = ready[k]
-        v = _fastest_vm(p, s, t)
-        if v >= 0 and _earliest_finish_is_now(p, s, t, v, ends, tasks):
-            return t, v
-    return -1, -1
+    cpu, memory, bandwidth = _max_free(p, s)
+    patient = rule == SRW_PATIENT or rule == HEFT_PATIENT
+    best_a, best_b, best_t, best_v = np.inf, np.inf, -1, -1
+    for k in range(s.counts[READY_COUNT]):
+        t = s.ready[k]
+        if p.demand[t, 0] > cpu or p.demand[t, 1] > memory or p.demand[t, 2] > bandwidth:
+            continue
+        a, b = _keys(rule, p, s, t)
+        if a < best_a or (a == best_a and b < best_b):
+            v = _fullest_vm(p, s, t) if rule == CRITICAL_PATH else _fastest_vm(p, s, t)
+            if v >= 0 and (not patient or _earliest_finish_is_now(p, s, t, v)):
+                best_a, best_b, best_t, best_v = a, b, t, v
+    return best_t, best_v
+
+
+@njit(cache=True)
+def _choose_tetris(p, s):
+    """The pair with the largest alignment sum_r demand_r x free_r, both as shares of the VM's capacity."""
+    best, best_t, best_v = -1.0, -1, -1
+    for k in range(s.counts[READY_COUNT]):
+        t = s.ready[k]
+        for v in range(p.v):
+            if fits(p, s, t, v):
+                score = 0.0
+                for r in range(3):
+                    if p.capacity[v, r] > 0.0:
+                        score += p.demand[t, r] * s.free[v, r] / p.capacity[v, r] ** 2
+                if score > best:
+                    best, best_t, best_v = score, t, v
+    return best_t, best_v
 
 
 @njit(cache=True)
@@ -655,8 +686,6 @@ def _choose(rule, p, s, rng):
         return _choose_fcfs(p, s, rule == FCFS_BACKFILL)
     if rule == TETRIS:
         return _choose_tetris(p, s)
-    if rule == SRW_PATIENT or rule == HEFT_PATIENT:
-        return _choose_patient(rule, p, s)
     if rule == RANDOM:
         return _choose_random(p, s, rng)
     return _choose_by_key(rule, p, s)
@@ -672,17 +701,21 @@ def choose(rule, pi, pf, si, sf, rng):
 
 @njit(cache=True)
 def run_rule(rule, pi, pf, si, sf, hi, hf, rng):
-    """Let one rule decide until the end; the number of decisions, or -1 when stuck."""
+    """Let one rule decide until the end; the number of tasks it placed, or -1 when stuck."""
     p = problem_views(pi, pf)
     s, h = state_views(p, si, sf), hidden_views(p, hi, hf)
-    decisions = 0
+    may_wait = rule == FCFS or rule == SRW_PATIENT or rule == HEFT_PATIENT
+    placed = 0
     while s.counts[DONE_COUNT] < p.n:
         t, v = _choose(rule, p, s, rng)
-        decisions += 1
         if t >= 0:
+            placed += 1
             _place(p, s, h, t, v)
-        elif not _jump(p, s, h):
+            _process_due_events(p, s, h)  # a task of zero seconds ends at once
+        elif may_wait:
+            if not _jump(p, s, h):
+                return -1
+            _process_due_events(p, s, h)
+        elif not _jump_to_opening(p, s, h):
             return -1
-        if _advance(p, s, h) != OK:
-            return -1
-    return decisions
+    return placed

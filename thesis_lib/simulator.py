@@ -63,7 +63,7 @@ class Problem:
             cluster.link_mb_per_s.ravel(), mean_s, rank_s, mean_s * _scarcest_share(demand, cluster),
         ]).astype(np.float64)  # fmt: skip
         self.pi.flags.writeable = self.pf.flags.writeable = False
-        self.views = kernels.problem_views.py_func(self.pi, self.pf)
+        self.views = kernels.python_form(kernels.problem_views)(self.pi, self.pf)
 
 
 def _joined_ptr(pointers: list[np.ndarray]) -> np.ndarray:
@@ -119,7 +119,7 @@ class State:
         self.problem, self.si, self.sf = problem, si, sf
         shown_i, shown_f = si.view(), sf.view()
         shown_i.flags.writeable = shown_f.flags.writeable = False
-        views = kernels.state_views.py_func(problem.views, shown_i, shown_f)
+        views = kernels.python_form(kernels.state_views)(problem.views, shown_i, shown_f)
         self._counts, self._now, self._ready, self._running = views.counts, views.now, views.ready, views.running
         self.status, self.vm, self.vm_load, self.tasks_left = views.status, views.vm, views.vm_load, views.tasks_left
         self.ready_s, self.start_s, self.finish_s = views.ready_s, views.start_s, views.finish_s
@@ -219,7 +219,7 @@ class Simulator:
         self._check(code)
 
     def run_rule(self, rule: int, rng: np.ndarray) -> int:
-        """Let a rule of `_kernels` decide to the end; returns the number of decisions."""
+        """Let a rule of `_kernels` decide to the end; returns the number of tasks placed."""
         decisions = kernels.run_rule(rule, *self._buffers, rng)
         self._check(kernels.STUCK if decisions < 0 else kernels.OK)
         return decisions

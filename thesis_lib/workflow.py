@@ -34,7 +34,10 @@ def finite_number(value: object, what: str, minimum: float = 0.0) -> float:
     """Return `value` as a float, or raise WorkflowError naming `what` and the value seen."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise WorkflowError(f"{what} must be a number, got {value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number):
         raise WorkflowError(f"{what} must be finite, got {value!r}")
     if number < minimum:

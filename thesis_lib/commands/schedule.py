@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> None:
     cluster = choose_cluster(arguments.cluster, workload)
     schedule = simulate(scheduler, workload, cluster, seed=arguments.seed, noise=not arguments.no_noise)
     result = as_dict(schedule)
-    plan = getattr(scheduler, "last_plan", None)
+    plan = getattr(scheduler, "current", None)
     if plan is not None and plan.bound_s is not None:
         result |= {"bound_s": plan.bound_s, "proved_optimal": plan.optimal}
     if arguments.gantt:
@@ -87,7 +87,7 @@ def refuse_unknown_picture(path: str) -> None:
 
 
 def draw_gantt(schedule: Schedule, path: str) -> None:
-    from thesis_lib.plots import plot_gantt, save_picture
+    from thesis_lib.plots import plot_gantt, save_figure
 
-    save_picture(plot_gantt(schedule), path)
+    save_figure(plot_gantt(schedule), path)
     note(f"wrote {path}")

@@ -1,0 +1,65 @@
+"""How fast the simulator and the planners are on this machine."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from time import perf_counter
+
+from thesis_lib.cluster import VM, Cluster
+from thesis_lib.generators import layered
+from thesis_lib.schedulers import make
+from thesis_lib.schedulers.base import Scheduler
+from thesis_lib.schedulers.rules import Rule
+from thesis_lib.simulator import Problem, Simulator
+from thesis_lib.workload import Workload, duration_factors
+
+TASKS = (50, 200, 1000, 10_000)
+RULES = ("random", "fcfs", "sjf", "tetris", "critical_path", "srw", "srw_patient", "heft_online", "heft_patient")
+
+
+def sixteen_vms() -> Cluster:
+    """16 VMs of 16 cores, 96 GB and 20 Gbit/s, with four speeds."""
+    return Cluster(tuple(VM(i, 16, 96, 20, speed=1 + 0.1 * (i % 4)) for i in range(16)), name="16 VMs")
+
+
+def median_s(once: Callable[[], float], repeats: int) -> float:
+    """Median of the seconds that `once` reports, after one call that warms the compiler up."""
+    once()
+    return statistics.median(once() for _ in range(repeats))
+
+
+def _run_s(scheduler: Scheduler, problem: Problem, whole: bool) -> tuple[int, float]:
+    """(decisions, seconds) of one run: wholly in kernels, or step by step through the interface."""
+    simulator = Simulator(problem, duration_factors(problem.workload, 0))
+    scheduler.reset(problem.workload, problem.cluster, 0)
+    began = perf_counter()
+    decisions, _ = scheduler.run(simulator) if whole else Scheduler.run(scheduler, simulator)
+    return decisions, perf_counter() - began
+
+
+def rule_rates(repeats: int = 5) -> Iterator[tuple[str, int, float, float]]:
+    """(rule, tasks, decisions per second in kernels, milliseconds step by step) on layered DAGs, 16 VMs."""
+    for n_tasks in TASKS:
+        workload = Workload.single(layered(n_tasks, max_out=3, alpha=1.0, beta=1.0, seed=1))
+        problem = Problem(workload, sixteen_vms())
+        for name in RULES:
+            rule = Rule(name)
+            decisions = _run_s(rule, problem, whole=True)[0]
+            kernel_s = median_s(lambda: _run_s(rule, problem, whole=True)[1], repeats)  # noqa: B023
+            steps_s = median_s(lambda: _run_s(rule, problem, whole=False)[1], repeats)  # noqa: B023
+            yield name, n_tasks, decisions / kernel_s, 1000 * steps_s
+
+
+def plan_ms(name: str, n_tasks: int = 1000, n_vms: int = 10, repeats: int = 5) -> float:
+    """Milliseconds that a planner takes for a layered DAG of `n_tasks` on `n_vms` VMs."""
+    workload = Workload.single(layered(n_tasks, max_out=3, alpha=1.0, beta=1.0, seed=1))
+    cluster = Cluster(sixteen_vms().vms[:n_vms])
+    planner = make(name)
+
+    def once() -> float:
+        began = perf_counter()
+        planner.plan(workload, cluster)
+        return perf_counter() - began
+
+    return 1000 * median_s(once, repeats)
