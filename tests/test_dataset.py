@@ -187,7 +187,7 @@ def test_build_names_what_it_does_not_know(tmp_path):
     with pytest.raises(WorkflowError, match="unknown data set 'n11'"):
         dataset.build(tmp_path, only=["n11"])
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(WorkflowError, match="file: cannot be written"):
+    with pytest.raises(WorkflowError, match="cannot be written"):
         dataset.build(tmp_path / "file", only=["ml_pipeline"])
 
 

@@ -26,13 +26,15 @@ def test_ranks_with_a_transfer():
 
 def branching() -> Workflow:
     """a(2) -> b(3) -> d(1); a -> c(5) -> d; e(4) alone. Critical path a c d = 8 s."""
-    return Workflow((
-        Task("a", 2),
-        Task("b", 3, dependencies=("a",)),
-        Task("c", 5, dependencies=("a",)),
-        Task("d", 1, dependencies=("b", "c")),
-        Task("e", 4),
-    ))
+    return Workflow(
+        (
+            Task("a", 2),
+            Task("b", 3, dependencies=("a",)),
+            Task("c", 5, dependencies=("a",)),
+            Task("d", 1, dependencies=("b", "c")),
+            Task("e", 4),
+        )
+    )
 
 
 def test_critical_path_and_slack():

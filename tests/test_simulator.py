@@ -162,9 +162,8 @@ def test_zero_durations_take_no_time_and_free_their_share_at_once():
 
 def test_renamed_tasks_give_the_same_schedule():
     plain = single(*[Task(i, 7, cpu=2, dependencies=(i - 3,) if i > 2 else ()) for i in range(30)])
-    other = single(
-        *[Task(f"t{97 * i % 31}", 7, cpu=2, dependencies=(f"t{97 * (i - 3) % 31}",) if i > 2 else ()) for i in range(30)]
-    )
+    name_of = [f"t{97 * i % 31}" for i in range(30)]
+    other = single(*[Task(name_of[i], 7, cpu=2, dependencies=(name_of[i - 3],) if i > 2 else ()) for i in range(30)])
     for name in ("fcfs", "sjf", "tetris", "critical_path", "srw", "heft_online", "heft_patient", "random"):
         one, two = (simulate(make(name), w, Cluster.default(), seed=4) for w in (plain, other))
         assert one.same_as(two)

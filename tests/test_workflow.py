@@ -10,12 +10,14 @@ from thesis_lib.workflow import Task, Workflow, WorkflowError
 
 
 def diamond() -> Workflow:
-    return Workflow((
-        Task("a", 1),
-        Task("b", 2, dependencies=("a",), data_mb={"a": 5}),
-        Task("c", 3, dependencies=("a",)),
-        Task("d", 4, dependencies=("c", "b")),
-    ))
+    return Workflow(
+        (
+            Task("a", 1),
+            Task("b", 2, dependencies=("a",), data_mb={"a": 5}),
+            Task("c", 3, dependencies=("a",)),
+            Task("d", 4, dependencies=("c", "b")),
+        )
+    )
 
 
 def test_arrays_of_a_diamond():

@@ -19,7 +19,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = OneLineParser(prog="python -m thesis_lib", description="Cloud workflow scheduling for teaching and theses.")
+    parser = OneLineParser(prog="python -m thesis_lib", description="Cloud workflow scheduling for theses")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in COMMANDS:
         module = import_module(f"thesis_lib.commands.{name}")

@@ -88,8 +88,7 @@ class Cluster:
         """
         speeds = (1.5, 1.2, 1.0)
         vms = tuple(
-            replace(vm, speed=s, price_per_hour=round(0.05 * vm.cpu * s, 4))
-            for vm, s in zip(cls.default().vms, speeds)
+            replace(vm, speed=s, price_per_hour=round(0.05 * vm.cpu * s, 4)) for vm, s in zip(cls.default().vms, speeds)
         )
         return cls(vms, name="stream")
 
@@ -134,8 +133,14 @@ class Cluster:
     def to_dict(self) -> object:
         """The inverse of `from_dict`: a list, or an object when links are given."""
         vms = [
-            {"id": vm.id, "cpu": vm.cpu, "mem": vm.memory_gb, "bandwidth": vm.bandwidth_gbps,
-             "speed": vm.speed, "price_per_hour": vm.price_per_hour}  # fmt: skip
+            {
+                "id": vm.id,
+                "cpu": vm.cpu,
+                "mem": vm.memory_gb,
+                "bandwidth": vm.bandwidth_gbps,
+                "speed": vm.speed,
+                "price_per_hour": vm.price_per_hour,
+            }  # fmt: skip
             for vm in self.vms
         ]
         return vms if self.link_gbps is None else {"vms": vms, "link_gbps": [list(row) for row in self.link_gbps]}

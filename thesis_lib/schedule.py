@@ -14,8 +14,8 @@ import numpy as np
 
 from thesis_lib.cluster import Cluster, exec_time_s
 from thesis_lib.ranks import fastest_critical_path_s
-from thesis_lib.workload import Workload
 from thesis_lib.workflow import RESOURCES
+from thesis_lib.workload import Workload
 
 if TYPE_CHECKING:
     import pandas
@@ -58,8 +58,7 @@ class Schedule:
     def same_as(self, other: "Schedule") -> bool:
         """True when every task runs on the same VM at exactly the same times."""
         return all(
-            np.array_equal(getattr(self, key), getattr(other, key))
-            for key in ("vm", "ready_s", "start_s", "finish_s")
+            np.array_equal(getattr(self, key), getattr(other, key)) for key in ("vm", "ready_s", "start_s", "finish_s")
         )
 
     # --- metrics ------------------------------------------------------------------------

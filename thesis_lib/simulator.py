@@ -47,9 +47,12 @@ class Problem:
         _refuse_dead_links(cluster, bool(parent_mb.any()))
         demand = np.concatenate([w.demand for w in flows])
         mean_s = mean_exec_s(exec_s)
-        rank_s = np.concatenate([
-            longest_path_down(w, mean_s[ptr[k] : ptr[k + 1]], mean_transfer_s(w, cluster)) for k, w in enumerate(flows)
-        ])
+        rank_s = np.concatenate(
+            [
+                longest_path_down(w, mean_s[ptr[k] : ptr[k + 1]], mean_transfer_s(w, cluster))
+                for k, w in enumerate(flows)
+            ]
+        )
         self.n, self.v, self.w = workload.n_tasks, len(cluster), len(flows)
         self.has_data = bool(parent_mb.any()) and self.v > 1
         header = [self.n, self.v, self.w, len(parent_mb), int(self.has_data)]
@@ -209,7 +212,8 @@ class Simulator:
     def place(self, task: int, vm: int) -> None:
         """Start `task` on `vm` now, then go to the next decision point; SimulationError when illegal."""
         if (code := kernels.place(*self._buffers, task, vm)) == kernels.ILLEGAL:
-            raise SimulationError(f"cannot place task {task} on VM {vm} at {self.state.now_s:g} s: {self._why(task, vm)}")
+            where = f"task {task} on VM {vm} at {self.state.now_s:g} s"
+            raise SimulationError(f"cannot place {where}: {self._why(task, vm)}")
         self._check(code)
 
     def wait(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from thesis_lib.cluster import Cluster
 
-TaskId = Union[int, str]
+TaskId = int | str
 RESOURCES = ("cpu", "memory", "bandwidth")
 RESOURCE_UNITS = ("cores", "GB", "Gbit/s")
 
@@ -123,9 +123,8 @@ class Task:
 
     def __reduce__(self):  # mapping proxies cannot be pickled as they are
         runtime = None if self.runtime_s is None else dict(self.runtime_s)
-        values = (self.id, self.duration_mean_s, self.duration_std_s, self.cpu, self.memory_gb,
-                  self.bandwidth_gbps, self.priority, self.dependencies, dict(self.data_mb), runtime, self.name)  # fmt: skip
-        return (Task, values)
+        numbers = (self.duration_mean_s, self.duration_std_s, self.cpu, self.memory_gb, self.bandwidth_gbps)
+        return (Task, (self.id, *numbers, self.priority, self.dependencies, dict(self.data_mb), runtime, self.name))
 
     def __hash__(self) -> int:
         return hash((str(self.id), self.duration_mean_s, self.dependencies))

@@ -1,16 +1,16 @@
 """The rules. Each is one compiled choice, usable step by step or run to the end.
 
-    fcfs           first come, first served; blocks while the head of the queue fits nowhere
-    sjf            shortest mean duration first
-    tetris         the (task, VM) pair whose demand and free capacity align best
-                   (Grandl et al., "Multi-resource packing for cluster schedulers", SIGCOMM 2014)
-    critical_path  largest upward rank first (list scheduling, Graham 1969), on the VM it fills best
-    srw            a task of the workflow with the shortest remaining work, ties by upward rank
-    heft_online    largest upward rank first, on the free VM that finishes it first
-    srw_patient, heft_patient
-                   the same orders, but a task that is expected to finish earlier by waiting
-                   for a busy, faster VM is passed over: the rule may leave capacity idle
-    random         any legal pair, all equally likely
+fcfs           first come, first served; blocks while the head of the queue fits nowhere
+sjf            shortest mean duration first
+tetris         the (task, VM) pair whose demand and free capacity align best
+               (Grandl et al., "Multi-resource packing for cluster schedulers", SIGCOMM 2014)
+critical_path  largest upward rank first (list scheduling, Graham 1969), on the VM it fills best
+srw            a task of the workflow with the shortest remaining work, ties by upward rank
+heft_online    largest upward rank first, on the free VM that finishes it first
+srw_patient, heft_patient
+               the same orders, but a task that is expected to finish earlier by waiting
+               for a busy, faster VM is passed over: the rule may leave capacity idle
+random         any legal pair, all equally likely
 """
 
 from __future__ import annotations
