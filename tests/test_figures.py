@@ -1,0 +1,168 @@
+"""The figure command: registry, files, the same bytes on every run, and the numbers behind the pictures."""
+
+import csv
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import networkx
+import pytest
+
+from thesis_lib import dataset, figures
+from thesis_lib.plots import style
+from thesis_lib.workflow import WorkflowError
+
+SAMPLE = ("dag_real", "gantt_heft", "rules_on_real")
+PROGRAM = f"from thesis_lib.figures import make_figures; import sys; make_figures(sys.argv[1], {SAMPLE!r})"
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory) -> tuple[Path, Path]:
+    """The same figures made by two fresh processes that hash differently."""
+    folders = (tmp_path_factory.mktemp("first"), tmp_path_factory.mktemp("second"))
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(folder)], stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        )
+        for folder, seed in zip(folders, ("1", "2"))
+    ]  # fmt: skip
+    for process in processes:
+        out, error = process.communicate(timeout=120)
+        assert process.returncode == 0, error.decode()
+        assert out == b"" and b"figures" in error  # progress goes to stderr alone
+    return folders
+
+
+def rows_of(folder: Path, name: str) -> list[dict[str, str]]:
+    with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_two_runs_write_the_same_bytes(two_runs):
+    first, second = ({p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in f.iterdir()} for f in two_runs)
+    assert first == second
+    expected = {f"{name}{end}" for name in SAMPLE for end in (".pdf", ".png", ".zh.pdf", ".zh.png", ".csv")}
+    assert set(first) == expected | {"README.md"}  # and no temporary file
+
+
+def test_pdfs_embed_truetype_and_no_date(two_runs):
+    for path in two_runs[0].glob("*.pdf"):
+        content = path.read_bytes()
+        assert b"/Type3" not in content and b"/FontFile2" in content, path.name
+        assert b"CreationDate" not in content and b"Producer" not in content, path.name
+
+
+def test_pngs_have_300_dots_per_inch(two_runs):
+    from PIL import Image
+
+    for path in two_runs[0].glob("*.png"):
+        with Image.open(path) as picture:
+            assert picture.width == 2160  # 7.2 in
+            assert picture.info["dpi"] == pytest.approx((300, 300), abs=0.1)
+            assert not {"Software", "Creation Time"} & set(picture.info)
+
+
+def test_data_of_the_dag(two_runs):
+    workflow = dataset.load_real(figures.DAG_EXAMPLE)
+    rows = rows_of(two_runs[0], "dag_real")
+    assert [row["task"] for row in rows] == [str(task.id) for task in workflow.tasks]
+    graph = networkx.DiGraph()
+    for row in rows:
+        graph.add_node(row["task"])
+        for parent in row["parents"].split():
+            graph.add_edge(parent, row["task"], weight=workflow.tasks[workflow.index(parent)].duration_mean_s)
+    exits = {v: workflow.tasks[workflow.index(v)].duration_mean_s for v in graph if not graph.out_degree(v)}
+    for v, seconds in exits.items():
+        graph.add_edge(v, "end", weight=seconds)
+    marked = sum(float(row["duration_mean_s"]) for row in rows if row["critical"] == "1")
+    assert marked == pytest.approx(networkx.dag_longest_path_length(graph))
+
+
+def test_data_of_the_rules(two_runs):
+    rows = rows_of(two_runs[0], "rules_on_real")
+    assert len(rows) == len(dataset.REAL) * len(figures.REAL_RULES)
+    for row in rows:
+        ratio = float(row["makespan_s"]) / float(row["lower_bound_s"])
+        assert ratio >= 1 - 1e-9
+        assert float(row["ratio"]) == pytest.approx(ratio)
+
+
+def test_data_of_the_gantt_chart(two_runs):
+    rows = rows_of(two_runs[0], "gantt_heft")
+    speed = {"0": 1.5, "1": 1.2, "2": 1.0}
+    workflow = dataset.load_real(figures.GANTT_EXAMPLE)
+    for row, task in zip(rows, workflow.tasks, strict=True):
+        seconds = float(row["finish_s"]) - float(row["start_s"])
+        assert seconds == pytest.approx(task.duration_mean_s / speed[row["vm"]], abs=1e-4)
+
+
+def test_index_lists_what_is_there_in_both_languages(two_runs):
+    index = (two_runs[0] / "README.md").read_text(encoding="utf-8")
+    for name, spec in figures.FIGURES.items():
+        present = name in SAMPLE
+        assert (f"## {name}\n" in index) == present
+        assert (spec.caption_en in index) == (spec.caption_zh in index) == present
+
+
+def test_every_figure_has_captions_in_both_languages():
+    from fontTools.ttLib import TTFont
+
+    known = TTFont(style.FONT_FILE).getBestCmap()
+    for spec in figures.FIGURES.values():
+        assert spec.caption("en") == spec.caption_en and spec.caption("zh") == spec.caption_zh
+        assert spec.caption_en.isascii() and spec.caption_en.endswith(".")
+        assert spec.caption_zh.endswith("。") and [c for c in spec.caption_zh if ord(c) not in known] == []
+        assert spec.notebook.isdigit() and spec.columns
+
+
+@pytest.mark.parametrize("name", [n for n in figures.FIGURES if n not in (*SAMPLE, "stream_completion")])
+def test_every_figure_can_be_made(name):
+    spec = figures.FIGURES[name]
+    rows, draw = spec.make()
+    assert all(len(row) == len(spec.columns) for row in rows)
+    draw("zh").draw_without_rendering()
+
+
+def test_stream_figure_uses_the_same_draws_for_every_rule(monkeypatch):
+    monkeypatch.setattr(figures, "STREAM_DRAWS", 2)
+    rows, draw = figures.FIGURES["stream_completion"].make()
+    seeds = [seed for seed, _, _ in rows]
+    assert sorted(set(seeds)) == [figures.STREAM_FIRST_SEED, figures.STREAM_FIRST_SEED + 1]
+    assert all(seeds.count(seed) == len(figures.ONLINE_RULES) for seed in set(seeds))
+    draw("en").draw_without_rendering()
+
+
+def test_two_clocks_tell_the_sum_and_the_parallel_makespan():
+    rows, _ = figures.FIGURES["two_clocks"].make()
+    workflow = min(dataset.load("monte_carlo"), key=len)
+    ends = {clock: max(row[6] for row in rows if row[0] == clock) for clock in ("serial", "event")}
+    assert ends["serial"] == pytest.approx(workflow.mean_s.sum())
+    assert ends["event"] < ends["serial"]
+
+
+def test_unknown_names_are_refused_with_the_names_there_are(tmp_path):
+    with pytest.raises(WorkflowError, match="unknown figure 'nothing'; choose from dag_families, dag_topologies"):
+        figures.make_figures(tmp_path, only="nothing")
+    with pytest.raises(WorkflowError, match="lang must be one of en, zh"):
+        figures.make_figures(tmp_path, only="dag_real", lang="fr")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(WorkflowError, match="cannot be written"):
+        figures.make_figures(tmp_path / "file", only="dag_families", lang="en")
+
+
+def test_only_one_language(tmp_path):
+    written = figures.make_figures(tmp_path, only=["dag_families"], lang="zh")
+    assert [p.name for p in written] == ["dag_families.csv", "dag_families.zh.pdf", "dag_families.zh.png", "README.md"]
+    assert "dag_families.zh.png" in (tmp_path / "README.md").read_text(encoding="utf-8")
+
+
+def test_list_figures():
+    assert figures.list_figures() == list(figures.FIGURES)
+    assert len(figures.list_figures()) == 10

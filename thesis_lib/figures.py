@@ -1,0 +1,372 @@
+"""Every figure of the thesis by name: `make_figures` computes and writes all of them.
+
+Each figure becomes NAME.pdf and NAME.png (English), NAME.zh.pdf and NAME.zh.png
+(Chinese) and NAME.csv (the data behind it). All numbers are computed when it runs,
+from the shipped data and fixed seeds, and a second run writes the same bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from thesis_lib import dataset
+from thesis_lib.cluster import Cluster
+from thesis_lib.ranks import critical_path, lower_bound_s, on_critical_path
+from thesis_lib.schedule import Schedule
+from thesis_lib.schedulers import make
+from thesis_lib.simulator import simulate
+from thesis_lib.workflow import RESOURCES, Workflow, WorkflowError
+from thesis_lib.workload import Workload, poisson_stream
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+HOME = Path(__file__).resolve().parents[1] / "figures"
+LANGUAGES = ("en", "zh")
+
+Rows = Iterable[Sequence[object]]
+Draw = Callable[[str], "Figure"]
+
+FAMILIES = ("monte_carlo", "ml_pipeline", "etl")
+DAG_EXAMPLE, GANTT_EXAMPLE = "epigenomics", "montage"
+ONLINE_RULES = ("random", "fcfs", "sjf", "tetris", "critical_path", "heft_online", "srw")
+REAL_RULES = ("fcfs", "sjf", "tetris", "critical_path", "peft", "heft")
+STREAM_DRAWS, STREAM_WORKFLOWS, STREAM_LOAD = 30, 20, 0.9
+STREAM_FIRST_SEED = 5000
+REFERENCE = "heft_online"
+
+
+@dataclass(frozen=True)
+class FigureSpec:
+    """One figure: what it is called and says, where it is explained, and how it is made.
+
+    caption_en, caption_zh: what a reader needs to understand it. notebook: the number of
+    the notebook that explains it. columns: header of the data file. make: computes and
+    returns (rows of the data file, function from language to Figure).
+    """
+
+    name: str
+    caption_en: str
+    caption_zh: str
+    notebook: str
+    columns: tuple[str, ...]
+    make: Callable[[], tuple[Rows, Draw]]
+
+    def caption(self, lang: str) -> str:
+        """The caption in "en" or "zh"."""
+        return self.caption_zh if lang == "zh" else self.caption_en
+
+
+# --- workflows ------------------------------------------------------------------------------
+
+SHAPE_COLUMNS = ("kind", "workflow", "tasks", "depth", "width", "work_s", "critical_path_s", "parallelism")
+TASK_COLUMNS = ("workflow", "task", "layer", "duration_mean_s", "critical", "parents")
+
+
+def _task_rows(workflows: Iterable[Workflow]) -> Rows:
+    for w in workflows:
+        path = set(critical_path(w)[1])
+        for task, layer in zip(w.tasks, w.levels.tolist()):
+            parents = " ".join(map(str, task.dependencies))
+            yield w.name, task.id, layer, task.duration_mean_s, int(task.id in path), parents
+
+
+def _dag_families() -> tuple[Rows, Draw]:
+    from thesis_lib.plots import plot_families
+
+    shown = [dataset.load_one(family, 1) for family in FAMILIES]
+    return _task_rows(shown), lambda lang: plot_families(shown, lang=lang)
+
+
+def _dag_topologies() -> tuple[Rows, Draw]:
+    from thesis_lib.plots import plot_topologies
+
+    shown = {
+        (shape["alpha"], shape["beta"]): dataset.load_one(f"n50-{name}", 0) for name, shape in dataset.SHAPES.items()
+    }
+    return _task_rows(shown.values()), lambda lang: plot_topologies(shown, lang=lang)
+
+
+def _dag_real() -> tuple[Rows, Draw]:
+    from thesis_lib.plots import plot_dag
+
+    workflow = dataset.load_real(DAG_EXAMPLE)
+    return _task_rows([workflow]), lambda lang: plot_dag(workflow, lang=lang)
+
+
+def _duration_distributions() -> tuple[Rows, Draw]:
+    from thesis_lib.plots import plot_distributions
+
+    drawn = {family: dataset.load(family) for family in FAMILIES}
+    rows = ((family, seconds) for family, ws in drawn.items() for w in ws for seconds in w.mean_s.tolist())
+    return rows, lambda lang: plot_distributions(drawn, lang=lang)
+
+
+def _real_vs_synthetic() -> tuple[Rows, Draw]:
+    from thesis_lib.plots import plot_real, shape_of
+
+    real = {name: dataset.load_real(name) for name in dataset.REAL}
+    synthetic = dataset.load("mix-test")
+    named = [("real", name, w) for name, w in real.items()] + [(w.family, w.name, w) for w in synthetic]
+    rows = [(kind, name, *shape_of(w).values()) for kind, name, w in named]
+    return rows, lambda lang: plot_real(real, synthetic, lang=lang)
+
+
+# --- schedules ------------------------------------------------------------------------------
+
+SCHEDULE_COLUMNS = ("schedule", "task", "vm", "cpu", "ready_s", "start_s", "finish_s", "critical")
+
+
+def _schedule_rows(name: str, schedule: Schedule) -> Rows:
+    critical = np.concatenate([on_critical_path(w) for w in schedule.workload.workflows]).tolist()
+    for i, r in enumerate(schedule.records()):
+        cpu = schedule.workload.task(i).cpu
+        yield name, r["id"], r["vm"], cpu, r["ready_s"], r["start_s"], r["finish_s"], int(critical[i])
+
+
+def _run(rule: str, workflow: Workflow, cluster: Cluster) -> Schedule:
+    """The rule on one workflow, every task running for its mean duration; checked before it is shown."""
+    schedule = simulate(make(rule), Workload.single(workflow), cluster, noise=False)
+    schedule.validate()
+    return schedule
+
+
+def _two_clocks() -> tuple[Rows, Draw]:
+    from thesis_lib.plots import plot_clocks, serial_clock
+
+    workflow, cluster = min(dataset.load("monte_carlo"), key=len), Cluster.default()
+    rows = [
+        *_schedule_rows("serial", serial_clock(workflow, cluster)),
+        *_schedule_rows("event", _run("fcfs", workflow, cluster)),
+    ]
+    return rows, lambda lang: plot_clocks(workflow, cluster, lang=lang)
+
+
+def _gantt_heft() -> tuple[Rows, Draw]:
+    from thesis_lib.plots import plot_gantt
+
+    schedule = _run("heft", dataset.load_real(GANTT_EXAMPLE), Cluster.stream())
+    return _schedule_rows("heft", schedule), lambda lang: plot_gantt(schedule, height_in=3.6, lang=lang)
+
+
+def _usage_heft() -> tuple[Rows, Draw]:
+    from thesis_lib.plots import plot_usage, usage_steps
+
+    schedule = _run("heft", dataset.load_one("etl", 0), Cluster.default())
+    rows = []
+    for v, vm in enumerate(schedule.cluster.vms):
+        times, used = usage_steps(schedule, [v])
+        rows += [(vm.id, seconds, *held) for seconds, held in zip(times.tolist(), used.tolist())]
+    return rows, lambda lang: plot_usage(schedule, lang=lang)
+
+
+# --- comparisons ----------------------------------------------------------------------------
+
+
+def _rules_on_real() -> tuple[Rows, Draw]:
+    from thesis_lib.plots import plot_rules
+
+    cluster, ratios, rows = Cluster.stream(), {}, []
+    for name in dataset.REAL:
+        workflow = dataset.load_real(name)
+        bound = lower_bound_s(workflow, cluster)
+        makespans = {rule: _run(rule, workflow, cluster).makespan_s for rule in REAL_RULES}
+        ratios[name] = {rule: seconds / bound for rule, seconds in makespans.items()}
+        rows += [(name, rule, seconds, bound, seconds / bound) for rule, seconds in makespans.items()]
+    return rows, lambda lang: plot_rules(ratios, lang=lang)
+
+
+def _stream_completion() -> tuple[Rows, Draw]:
+    from thesis_lib.plots import plot_completion
+
+    cluster, rows = Cluster.stream(), []
+    completion: dict[str, list[float]] = {rule: [] for rule in ONLINE_RULES}
+    for seed in range(STREAM_FIRST_SEED, STREAM_FIRST_SEED + STREAM_DRAWS):
+        workload = poisson_stream(workflows=STREAM_WORKFLOWS, load=STREAM_LOAD, cluster=cluster, seed=seed)
+        for rule in ONLINE_RULES:
+            seconds = simulate(make(rule), workload, cluster, seed=seed).mean_completion_s
+            completion[rule].append(seconds)
+            rows.append((seed, rule, seconds))
+    return rows, lambda lang: plot_completion(completion, REFERENCE, lang=lang)
+
+
+# --- registry -------------------------------------------------------------------------------
+
+_SPECS = (
+    FigureSpec(
+        "dag_families",
+        "One workflow of each family of the article: Monte Carlo (parallel layers, aggregated at the end), ML pipeline "
+        "(a chain with checkpoints) and ETL batch (many sources, one centre). Layers run to the right.",
+        "文章中三类工作流各一例：蒙特卡洛（并行分层，末端汇聚）、机器学习流水线（带检查点的链）、"
+        "ETL 批处理（多个数据源汇入一个中心）。各层自左向右排列。",
+        "01", TASK_COLUMNS, _dag_families,
+    ),
+    FigureSpec(
+        "dag_topologies",
+        "Layered random DAGs of 50 tasks for the four topology settings of the data sets: alpha sets the number of "
+        "layers, beta the spread of their widths.",
+        "数据集四种拓扑参数下的 50 任务分层随机图：alpha 决定层数，beta 决定各层宽度的离散程度。",
+        "01", TASK_COLUMNS, _dag_topologies,
+    ),
+    FigureSpec(
+        "dag_real",
+        f"The workflow {DAG_EXAMPLE}, derived from real traces. Square boxes and thick arrows: the critical path by "
+        "mean duration.",
+        f"由真实轨迹导出的工作流 {DAG_EXAMPLE}。方框与粗箭头表示按平均时长计算的关键路径。",
+        "01", TASK_COLUMNS, _dag_real,
+    ),
+    FigureSpec(
+        "duration_distributions",
+        "Mean durations of all tasks in 100 workflows of each family beside the distribution they are drawn from. "
+        "Above: histogram up to the 99.5 % quantile and density; below: cumulative share, with the largest gap "
+        "between the two.",
+        "每类 100 个工作流中全部任务的平均时长与其理论分布。上：直方图（截至 99.5% 分位数）与密度；"
+        "下：累计占比，并标出二者的最大偏差。",
+        "01", ("family", "duration_mean_s"), _duration_distributions,
+    ),
+    FigureSpec(
+        "real_vs_synthetic",
+        "Shape of the nine workflows derived from real traces and of 100 synthetic ones (set mix-test). Left: depth "
+        "and width; right: size and work / critical path, the speedup that unlimited VMs would allow.",
+        "九个源自真实轨迹的工作流与 100 个合成工作流（mix-test 集）的形状。左：深度与宽度；"
+        "右：规模与“总工作量 / 关键路径”，即虚拟机不受限时的加速比。",
+        "01", SHAPE_COLUMNS, _real_vs_synthetic,
+    ),
+    FigureSpec(
+        "two_clocks",
+        "First come, first served on the article's three VMs, mean durations. Above: the article's clock, which adds a "
+        "task's duration at every placement, so nothing runs in parallel. Below: the event-driven clock. A bar is as "
+        "high as the cores that the task holds.",
+        "文章的三台虚拟机上的先来先服务，按平均时长执行。上：文章的时钟，每放置一个任务就加上其时长，因此没有任何并行；"
+        "下：事件驱动时钟。条的高度为任务占用的核数。",
+        "02", SCHEDULE_COLUMNS, _two_clocks,
+    ),
+    FigureSpec(
+        "gantt_heft",
+        f"HEFT on the workflow {GANTT_EXAMPLE}, VMs of speed 1.5, 1.2 and 1.0, mean durations. A bar is as high as the "
+        "cores that the task holds.",
+        f"HEFT 在工作流 {GANTT_EXAMPLE} 上的调度，虚拟机速度为 1.5、1.2 和 1.0，按平均时长执行。"
+        "条的高度为任务占用的核数。",
+        "03", SCHEDULE_COLUMNS, _gantt_heft,
+    ),
+    FigureSpec(
+        "usage_heft",
+        "Cores, memory and bandwidth held over time under HEFT: an ETL workflow on the article's three VMs, mean "
+        "durations.",
+        "HEFT 调度下各资源随时间的占用：ETL 工作流运行在文章的三台虚拟机上，按平均时长执行。",
+        "03", ("vm", "from_s", *RESOURCES), _usage_heft,
+    ),
+    FigureSpec(
+        "rules_on_real",
+        "Makespan of six rules on the nine workflows derived from real traces, divided by a lower bound that no "
+        "schedule can beat; VMs of speed 1.5, 1.2 and 1.0, mean durations.",
+        "六种规则在九个源自真实轨迹的工作流上的完工时间与下界之比（任何调度都不可能低于下界）；"
+        "虚拟机速度为 1.5、1.2 和 1.0，按平均时长执行。",
+        "03", ("workflow", "rule", "makespan_s", "lower_bound_s", "ratio"), _rules_on_real,
+    ),
+    FigureSpec(
+        "stream_completion",
+        f"Mean completion time of a workflow under rules that know only what has arrived: {STREAM_DRAWS} draws of "
+        f"{STREAM_WORKFLOWS} workflows arriving as a Poisson process at load {STREAM_LOAD:g}, the same draws and "
+        f"durations for every rule. Right: ratio to {REFERENCE} draw by draw. Intervals: 95 % bootstrap over draws.",
+        f"只了解已到达工作流的各规则下，工作流的平均完成时间：{STREAM_DRAWS} 次抽样，每次 {STREAM_WORKFLOWS} 个工作流"
+        f"按泊松过程到达，负载 {STREAM_LOAD:g}，各规则使用相同的抽样与时长。右：逐次抽样与 {REFERENCE} 之比。"
+        "区间为对抽样的 95% 自助法区间。",
+        "03", ("seed", "rule", "mean_completion_s"), _stream_completion,
+    ),
+)  # fmt: skip
+FIGURES: dict[str, FigureSpec] = {spec.name: spec for spec in _SPECS}
+
+
+def list_figures() -> list[str]:
+    """Names of all figures, in the order of the index."""
+    return list(FIGURES)
+
+
+def make_figures(
+    out_dir: str | Path | None = None,
+    only: str | Sequence[str] | None = None,
+    lang: str | Sequence[str] = LANGUAGES,
+) -> list[Path]:
+    """Compute and write figures and their data, then the index README.md; returns the files written.
+
+    out_dir: folder, made if need be; None is the project's `figures`. only: one name or
+    several, all when None. lang: "en", "zh" or both. Progress goes to stderr. Raises
+    WorkflowError for an unknown name or language and for a folder that cannot be written.
+    """
+    from tqdm.auto import tqdm
+
+    from thesis_lib.plots.style import check_language, write_bytes
+
+    folder = HOME if out_dir is None else Path(out_dir)
+    specs = _chosen(only)
+    languages = [check_language(code) for code in ([lang] if isinstance(lang, str) else lang)]
+    written = []
+    with tqdm(specs, desc="figures", unit="figure") as bar:
+        for spec in bar:
+            bar.set_postfix_str(spec.name)
+            written += _write_figure(spec, folder, languages)
+    index = folder / "README.md"
+    write_bytes(index, _index(folder).encode())
+    return [*written, index]
+
+
+def _chosen(only: str | Sequence[str] | None) -> list[FigureSpec]:
+    wanted = list(FIGURES) if only is None else [only] if isinstance(only, str) else list(only)
+    if unknown := [name for name in wanted if name not in FIGURES]:
+        raise WorkflowError(f"unknown figure {', '.join(map(repr, unknown))}; choose from {', '.join(FIGURES)}")
+    return [FIGURES[name] for name in wanted]
+
+
+def _write_figure(spec: FigureSpec, folder: Path, languages: Sequence[str]) -> list[Path]:
+    from thesis_lib.plots.style import save_figure, write_bytes
+
+    rows, draw = spec.make()
+    data = folder / f"{spec.name}.csv"
+    write_bytes(data, _csv(spec.columns, rows).encode())
+    written = [data]
+    for lang in languages:
+        figure = draw(lang)
+        stem = spec.name if lang == "en" else f"{spec.name}.{lang}"
+        written += [save_figure(figure, folder / f"{stem}{ending}") for ending in (".pdf", ".png")]
+    return written
+
+
+def _csv(columns: Sequence[str], rows: Rows) -> str:
+    """The table as text; floats with nine digits, so that rounding in the last place cannot show."""
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([f"{float(x):.9g}" if isinstance(x, (float, np.floating)) else x for x in row])
+    return out.getvalue()
+
+
+def _index(folder: Path) -> str:
+    """The index in Markdown: every figure of which the folder holds a picture."""
+    lines = [
+        "# Figures",
+        "",
+        "Written by `python -m thesis_lib figures`: a vector PDF, a PNG of 300 dpi and the data (CSV) of each figure, "
+        "in English (`NAME.pdf`) and Chinese (`NAME.zh.pdf`). Every number is computed when the command runs.",
+        "",
+    ]
+    for spec in FIGURES.values():
+        stems = {"en": spec.name, "zh": f"{spec.name}.zh"}
+        present = {lang: stem for lang, stem in stems.items() if (folder / f"{stem}.png").is_file()}
+        if not present:
+            continue
+        links = [f"[{stem}{end}]({stem}{end})" for stem in present.values() for end in (".pdf", ".png")]
+        shown = next(iter(present.values()))
+        lines += [
+            f"## {spec.name}", "", f"![{spec.name}]({shown}.png)", "", spec.caption_en, "", spec.caption_zh, "",
+            f"Notebook {spec.notebook}. Files: {', '.join(links)}, [{spec.name}.csv]({spec.name}.csv)", "",
+        ]  # fmt: skip
+    return "\n".join(lines[:-1]) + "\n"
