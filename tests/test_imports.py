@@ -21,7 +21,7 @@ LINES = [
     ["_kernels", "_plan_kernels", "simulator"],
     ["schedulers"],
     ["plots"],
-    ["figures", "speed"],
+    ["figures", "speed", "notebook"],
     ["commands"],
     ["__main__"],
 ]

@@ -19,10 +19,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import carray, njit
-from numba.core import types
-from numba.core.imputils import impl_ret_untracked
-from numba.extending import intrinsic, overload
+from numba import njit
+
+# Kernels allocate nothing, so numba need not count references to the arrays that they hand
+# to each other, which would cost more than the simulation itself. The division of two
+# numbers follows numpy (no check for zero).
+kernel = njit(cache=True, error_model="numpy", _nrt=False)
+small_kernel = njit(cache=True, error_model="numpy", _nrt=False, inline="always")
 
 BLOCKED, READY, RUNNING, DONE = 0, 1, 2, 3
 FINISH, DATA = 0, 1  # kinds of events; workflow arrivals come after both at equal times
@@ -64,6 +67,9 @@ class State(NamedTuple):
     ready: np.ndarray  # (n,) the first counts[1] entries, in the order they became ready
     running: np.ndarray  # (n,) the first counts[3] entries, in no particular order
     slot: np.ndarray  # (n,) position in `running`
+    first_on: np.ndarray  # (v,) a task that runs on the VM, -1 for none: the head of a linked list
+    next_on: np.ndarray  # (n,) the next task that runs on the same VM, -1 at the end
+    previous_on: np.ndarray  # (n,) the one before it, -1 at the head
     pending: np.ndarray  # (n,) 1 while a data event of the task is queued
     tasks_left: np.ndarray  # (w,)
     vm_load: np.ndarray  # (v,) running tasks per VM
@@ -94,7 +100,7 @@ def python_form(kernel):
 
 def state_sizes(n: int, v: int, w: int, has_data: bool) -> tuple[int, int]:
     """Lengths of the buffers si and sf."""
-    return 6 + 7 * n + w + v, 1 + 3 * n + 3 * v + w + (n * v if has_data else 0)
+    return 6 + 9 * n + w + 2 * v, 1 + 3 * n + 3 * v + w + (n * v if has_data else 0)
 
 
 def hidden_sizes(n: int) -> tuple[int, int]:
@@ -102,33 +108,8 @@ def hidden_sizes(n: int) -> tuple[int, int]:
     return 1 + 4 * n, 3 * n
 
 
-def uncounted(array):
-    """The same array; compiled, one without a reference count.
-
-    Passing named views from function to function would otherwise count every array up
-    and down at every call, which costs more than the simulation. Safe because the
-    caller holds the buffers for as long as the kernel runs.
-    """
-    return array
-
-
-@intrinsic
-def _data_pointer(typing_context, array):
-    def codegen(context, builder, signature, args):
-        struct = context.make_array(signature.args[0])(context, builder, args[0])
-        return impl_ret_untracked(context, builder, signature.return_type, struct.data)
-
-    return types.CPointer(array.dtype)(array), codegen
-
-
-@overload(uncounted)
-def _uncounted_compiled(array):
-    return lambda array: carray(_data_pointer(array), (array.size,))
-
-
-@njit(cache=True, inline="always")
+@small_kernel
 def problem_views(pi, pf):
-    pi, pf = uncounted(pi), uncounted(pf)
     n, v, w, e = pi[0], pi[1], pi[2], pi[3]
     a = 5
     b = a + n
@@ -151,27 +132,27 @@ def problem_views(pi, pf):
     )  # fmt: skip
 
 
-@njit(cache=True, inline="always")
+@small_kernel
 def state_views(p, si, sf):
-    si, sf = uncounted(si), uncounted(sf)
     n, v, w = p.n, p.v, p.w
     a = 6
     x = 1 + 3 * n
     y = x + 3 * v
     z = y + w
     rows = n if p.has_data else 0
-    b = a + 7 * n
+    b = a + 9 * n
+    c = b + w
     return State(
         si[0:6], si[a : a + n], si[a + n : a + 2 * n], si[a + 2 * n : a + 3 * n], si[a + 3 * n : a + 4 * n],
-        si[a + 4 * n : a + 5 * n], si[a + 5 * n : a + 6 * n], si[a + 6 * n : b], si[b : b + w], si[b + w : b + w + v],
+        si[a + 4 * n : a + 5 * n], si[a + 5 * n : a + 6 * n], si[c + v : c + 2 * v], si[a + 7 * n : a + 8 * n],
+        si[a + 8 * n : b], si[a + 6 * n : a + 7 * n], si[b:c], si[c : c + v],
         sf[0:1], sf[1 : 1 + n], sf[1 + n : 1 + 2 * n], sf[1 + 2 * n : x], sf[x:y].reshape((v, 3)), sf[y:z],
         sf[z : z + rows * v].reshape((rows, v)),
     )  # fmt: skip
 
 
-@njit(cache=True, inline="always")
+@small_kernel
 def hidden_views(p, hi, hf):
-    hi, hf = uncounted(hi), uncounted(hf)
     n = p.n
     return Hidden(hi[0:1], hi[1 : 1 + 2 * n], hi[1 + 2 * n : 1 + 4 * n], hf[0:n], hf[n : 3 * n])
 
@@ -179,7 +160,7 @@ def hidden_views(p, hi, hf):
 # --- the event queue: a binary heap ordered by (time, kind, index) ------------------------
 
 
-@njit(cache=True, inline="always")
+@small_kernel
 def _earlier(h, a, b):
     if h.time[a] != h.time[b]:
         return h.time[a] < h.time[b]
@@ -188,14 +169,14 @@ def _earlier(h, a, b):
     return h.index[a] < h.index[b]
 
 
-@njit(cache=True, inline="always")
+@small_kernel
 def _swap(h, a, b):
     h.time[a], h.time[b] = h.time[b], h.time[a]
     h.kind[a], h.kind[b] = h.kind[b], h.kind[a]
     h.index[a], h.index[b] = h.index[b], h.index[a]
 
 
-@njit(cache=True)
+@kernel
 def _push(h, time, kind, index):
     i = h.size[0]
     h.size[0] = i + 1
@@ -205,7 +186,7 @@ def _push(h, time, kind, index):
         i = (i - 1) // 2
 
 
-@njit(cache=True)
+@kernel
 def _pop(h):
     """Remove the first event; read it at position 0 before."""
     last = h.size[0] - 1
@@ -227,7 +208,7 @@ def _pop(h):
 # --- what may be placed -------------------------------------------------------------------
 
 
-@njit(cache=True, inline="always")
+@small_kernel
 def fits(p, s, t, v):
     """True when ready task t can start on VM v now: capacity free and data there."""
     if not (
@@ -241,7 +222,7 @@ def fits(p, s, t, v):
     return not p.has_data or s.data_s[t, v] <= s.now[0]
 
 
-@njit(cache=True, inline="always")
+@small_kernel
 def _max_free(p, s):
     """The largest free amount of each resource on any VM: a quick way to reject a task."""
     cpu, memory, bandwidth = s.free[0, 0], s.free[0, 1], s.free[0, 2]
@@ -251,7 +232,7 @@ def _max_free(p, s):
     return cpu + FREE_TOLERANCE, memory + FREE_TOLERANCE, bandwidth + FREE_TOLERANCE
 
 
-@njit(cache=True)
+@kernel
 def _any_legal(p, s):
     cpu, memory, bandwidth = _max_free(p, s)
     for k in range(s.counts[READY_COUNT]):
@@ -263,7 +244,7 @@ def _any_legal(p, s):
     return False
 
 
-@njit(cache=True, inline="always")
+@small_kernel
 def can_wait(p, s):
     """True when some event lies ahead: a finish, a data arrival or a workflow arrival."""
     return s.counts[RUNNING_COUNT] > 0 or s.counts[PENDING] > 0 or s.counts[ARRIVED] < p.w
@@ -272,7 +253,7 @@ def can_wait(p, s):
 # --- events -------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@kernel
 def _queue_next_data(p, s, h, t):
     """Queue the next moment at which task t's data is complete on one more VM."""
     soonest, at = np.inf, -1
@@ -285,7 +266,7 @@ def _queue_next_data(p, s, h, t):
         s.counts[PENDING] += 1
 
 
-@njit(cache=True)
+@kernel
 def _fits_anywhere(p, s, t):
     for v in range(p.v):
         if fits(p, s, t, v):
@@ -293,7 +274,7 @@ def _fits_anywhere(p, s, t):
     return False
 
 
-@njit(cache=True)
+@kernel
 def _make_ready(p, s, h, t):
     s.status[t] = READY
     s.ready_s[t] = s.now[0]
@@ -311,7 +292,26 @@ def _make_ready(p, s, h, t):
         _queue_next_data(p, s, h, t)
 
 
-@njit(cache=True)
+@small_kernel
+def _link(s, t, v):
+    head = s.first_on[v]
+    s.first_on[v], s.next_on[t], s.previous_on[t] = t, head, -1
+    if head >= 0:
+        s.previous_on[head] = t
+
+
+@small_kernel
+def _unlink(s, t, v):
+    before, after = s.previous_on[t], s.next_on[t]
+    if before >= 0:
+        s.next_on[before] = after
+    else:
+        s.first_on[v] = after
+    if after >= 0:
+        s.previous_on[after] = before
+
+
+@kernel
 def _finish(p, s, h, t):
     v = s.vm[t]
     s.status[t] = DONE
@@ -321,6 +321,7 @@ def _finish(p, s, h, t):
     last = s.running[s.counts[RUNNING_COUNT]]
     s.running[s.slot[t]] = last
     s.slot[last] = s.slot[t]
+    _unlink(s, t, v)
     s.vm_load[v] -= 1
     for r in range(3):
         # An idle VM gets its exact capacity back, so that rounding never accumulates.
@@ -335,7 +336,7 @@ def _finish(p, s, h, t):
             _make_ready(p, s, h, child)
 
 
-@njit(cache=True)
+@kernel
 def _fits_on(p, s, v):
     """True when some ready task can start on VM v."""
     for k in range(s.counts[READY_COUNT]):
@@ -344,7 +345,7 @@ def _fits_on(p, s, v):
     return False
 
 
-@njit(cache=True)
+@kernel
 def _process_due_events(p, s, h):
     """Handle every event at or before now, in the order (time, kind, index), arrivals last.
 
@@ -379,7 +380,7 @@ def _process_due_events(p, s, h):
     return opened
 
 
-@njit(cache=True)
+@kernel
 def _jump(p, s, h):
     """Move the clock to the next event; False when there is none."""
     while h.size[0] > 0 and h.kind[0] == DATA and s.status[h.index[0] // p.v] != READY:
@@ -395,7 +396,7 @@ def _jump(p, s, h):
     return True
 
 
-@njit(cache=True)
+@kernel
 def _jump_to_opening(p, s, h):
     """From a moment without a legal pair, go on until there is one or all is done; False when stuck."""
     opened = False
@@ -406,7 +407,7 @@ def _jump_to_opening(p, s, h):
     return True
 
 
-@njit(cache=True)
+@kernel
 def _advance(p, s, h):
     """Handle what is due and go on to the next decision point or to the end."""
     opened = _process_due_events(p, s, h)
@@ -415,7 +416,7 @@ def _advance(p, s, h):
     return STUCK
 
 
-@njit(cache=True)
+@kernel
 def _place(p, s, h, t, v):
     s.status[t] = RUNNING
     s.vm[t] = v
@@ -432,6 +433,7 @@ def _place(p, s, h, t, v):
     s.slot[t] = s.counts[RUNNING_COUNT]
     s.running[s.slot[t]] = t
     s.counts[RUNNING_COUNT] += 1
+    _link(s, t, v)
     s.vm_load[v] += 1
     for r in range(3):
         s.free[v, r] -= p.demand[t, r]
@@ -441,16 +443,19 @@ def _place(p, s, h, t, v):
 # --- what the Simulator calls -------------------------------------------------------------
 
 
-@njit(cache=True)
+@kernel
 def start(pi, pf, si, sf, hi, hf):
     """Fill an all-zero state for time 0 and go to the first decision point."""
     p = problem_views(pi, pf)
     s, h = state_views(p, si, sf), hidden_views(p, hi, hf)
     s.vm[:] = -1
+    s.first_on[:] = -1
     s.start_s[:] = np.nan
     s.ready_s[:] = np.nan
     s.finish_s[:] = np.nan
-    s.free[:] = p.capacity
+    for v in range(p.v):
+        for r in range(3):
+            s.free[v, r] = p.capacity[v, r]
     for t in range(p.n):
         s.missing[t] = p.parent_ptr[t + 1] - p.parent_ptr[t]
         s.tasks_left[p.workflow_of[t]] += 1
@@ -460,7 +465,7 @@ def start(pi, pf, si, sf, hi, hf):
     return _advance(p, s, h)
 
 
-@njit(cache=True)
+@kernel
 def place(pi, pf, si, sf, hi, hf, t, v):
     """Start task t on VM v now and go to the next decision point."""
     p = problem_views(pi, pf)
@@ -471,7 +476,7 @@ def place(pi, pf, si, sf, hi, hf, t, v):
     return _advance(p, s, h)
 
 
-@njit(cache=True)
+@kernel
 def wait(pi, pf, si, sf, hi, hf):
     """Jump from a decision point to the next event, which is a decision point too."""
     p = problem_views(pi, pf)
@@ -482,7 +487,7 @@ def wait(pi, pf, si, sf, hi, hf):
     return OK
 
 
-@njit(cache=True)
+@kernel
 def rebuild_events(pi, pf, si, sf, hi, hf):
     """Queue the events of a copied state anew from the factors in hf: finishes, then data.
 
@@ -501,7 +506,7 @@ def rebuild_events(pi, pf, si, sf, hi, hf):
             _queue_next_data(p, s, h, t)
 
 
-@njit(cache=True)
+@kernel
 def task_fits(pi, pf, si, sf, t, v):
     p = problem_views(pi, pf)
     s = state_views(p, si, sf)
@@ -526,7 +531,7 @@ def legal_pairs(pi, pf, si, sf):
 # --- rules --------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@kernel
 def _first_vm(p, s, t):
     for v in range(p.v):
         if fits(p, s, t, v):
@@ -534,7 +539,7 @@ def _first_vm(p, s, t):
     return -1
 
 
-@njit(cache=True)
+@kernel
 def _fullest_vm(p, s, t):
     """Best fit: the VM that has the least CPU left when task t has started; -1 when none fits."""
     best, at = np.inf, -1
@@ -544,7 +549,7 @@ def _fullest_vm(p, s, t):
     return at
 
 
-@njit(cache=True)
+@kernel
 def _fastest_vm(p, s, t):
     """The VM that finishes task t first if it starts now; -1 when none fits."""
     best, at = np.inf, -1
@@ -554,7 +559,7 @@ def _fastest_vm(p, s, t):
     return at
 
 
-@njit(cache=True, inline="always")
+@small_kernel
 def _keys(rule, p, s, t):
     """(first key, second key) of task t; the smallest goes first, then the one ready first."""
     if rule == SJF:
@@ -564,7 +569,7 @@ def _keys(rule, p, s, t):
     return -p.rank_s[t], 0.0
 
 
-@njit(cache=True)
+@kernel
 def _choose_fcfs(p, s, backfill):
     for k in range(s.counts[READY_COUNT]):
         v = _first_vm(p, s, s.ready[k])
@@ -575,39 +580,37 @@ def _choose_fcfs(p, s, backfill):
     return -1, -1
 
 
-@njit(cache=True)
+@kernel
 def _expected_start(p, s, t, v):
-    """When VM v will have room for task t, if its running tasks end after their mean durations."""
-    now = s.now[0]
-    ends, order, count = np.empty(s.vm_load[v]), np.empty(s.vm_load[v], np.int64), 0
-    for k in range(s.counts[RUNNING_COUNT]):
-        q = s.running[k]
-        if s.vm[q] == v:
-            # insertion sort by expected end, ties by task
-            end, j = max(now, s.start_s[q] + p.exec_s[q, v]), count
-            while j > 0 and (ends[j - 1] > end or (ends[j - 1] == end and order[j - 1] > q)):
-                ends[j], order[j] = ends[j - 1], order[j - 1]
-                j -= 1
-            ends[j], order[j] = end, q
-            count += 1
+    """When VM v will have room for task t, if its running tasks end after their mean durations.
+
+    Walks the running tasks in the order of their expected ends, ties by task number.
+    """
+    now, at, last = s.now[0], s.now[0], -1
     cpu, memory, bandwidth = s.free[v, 0], s.free[v, 1], s.free[v, 2]
-    at, k = now, 0
     while (
         p.demand[t, 0] > cpu + FREE_TOLERANCE
         or p.demand[t, 1] > memory + FREE_TOLERANCE
         or p.demand[t, 2] > bandwidth + FREE_TOLERANCE
     ):
-        if k == count:
+        soonest, ends = np.inf, -1
+        q = s.first_on[v]
+        while q >= 0:
+            end = max(now, s.start_s[q] + p.exec_s[q, v])
+            later = last < 0 or end > at or (end == at and q > last)
+            if later and (end < soonest or (end == soonest and q < ends)):
+                soonest, ends = end, q
+            q = s.next_on[q]
+        if ends < 0:
             return np.inf
-        q = order[k]
-        cpu, memory, bandwidth = cpu + p.demand[q, 0], memory + p.demand[q, 1], bandwidth + p.demand[q, 2]
-        at, k = ends[k], k + 1
+        cpu, memory, bandwidth = cpu + p.demand[ends, 0], memory + p.demand[ends, 1], bandwidth + p.demand[ends, 2]
+        at, last = soonest, ends
     if p.has_data:
         at = max(at, s.data_s[t, v])
     return at
 
 
-@njit(cache=True)
+@kernel
 def _earliest_finish_is_now(p, s, t, v):
     """True unless a busy VM is expected to finish task t before VM v, which is free, would."""
     finish = s.now[0] + p.exec_s[t, v]
@@ -618,7 +621,7 @@ def _earliest_finish_is_now(p, s, t, v):
     return True
 
 
-@njit(cache=True)
+@kernel
 def _choose_by_key(rule, p, s):
     """The task with the smallest key among those that may start now, and its VM.
 
@@ -640,12 +643,15 @@ def _choose_by_key(rule, p, s):
     return best_t, best_v
 
 
-@njit(cache=True)
+@kernel
 def _choose_tetris(p, s):
     """The pair with the largest alignment sum_r demand_r x free_r, both as shares of the VM's capacity."""
+    cpu, memory, bandwidth = _max_free(p, s)
     best, best_t, best_v = -1.0, -1, -1
     for k in range(s.counts[READY_COUNT]):
         t = s.ready[k]
+        if p.demand[t, 0] > cpu or p.demand[t, 1] > memory or p.demand[t, 2] > bandwidth:
+            continue
         for v in range(p.v):
             if fits(p, s, t, v):
                 score = 0.0
@@ -657,7 +663,7 @@ def _choose_tetris(p, s):
     return best_t, best_v
 
 
-@njit(cache=True)
+@kernel
 def _next_random(rng):
     """splitmix64 (Steele, Lea and Flood, 2014): the next 64 random bits; rng is (1,) uint64."""
     rng[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -667,20 +673,24 @@ def _next_random(rng):
     return z ^ (z >> np.uint64(31))
 
 
-@njit(cache=True)
+@kernel
 def _choose_random(p, s, rng):
     """A legal pair drawn uniformly (reservoir sampling, so one pass is enough)."""
+    cpu, memory, bandwidth = _max_free(p, s)
     count, best_t, best_v = 0, -1, -1
     for k in range(s.counts[READY_COUNT]):
+        t = s.ready[k]
+        if p.demand[t, 0] > cpu or p.demand[t, 1] > memory or p.demand[t, 2] > bandwidth:
+            continue
         for v in range(p.v):
-            if fits(p, s, s.ready[k], v):
+            if fits(p, s, t, v):
                 count += 1
                 if _next_random(rng) % np.uint64(count) == np.uint64(0):
-                    best_t, best_v = s.ready[k], v
+                    best_t, best_v = t, v
     return best_t, best_v
 
 
-@njit(cache=True)
+@kernel
 def _choose(rule, p, s, rng):
     if rule == FCFS or rule == FCFS_BACKFILL:
         return _choose_fcfs(p, s, rule == FCFS_BACKFILL)
@@ -691,7 +701,7 @@ def _choose(rule, p, s, rng):
     return _choose_by_key(rule, p, s)
 
 
-@njit(cache=True)
+@kernel
 def choose(rule, pi, pf, si, sf, rng):
     """(task, vm) that the rule places now, or (-1, -1) to wait."""
     p = problem_views(pi, pf)
@@ -699,7 +709,7 @@ def choose(rule, pi, pf, si, sf, rng):
     return _choose(rule, p, s, rng)
 
 
-@njit(cache=True)
+@kernel
 def run_rule(rule, pi, pf, si, sf, hi, hf, rng):
     """Let one rule decide until the end; the number of tasks it placed, or -1 when stuck."""
     p = problem_views(pi, pf)

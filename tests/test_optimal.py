@@ -1,0 +1,252 @@
+"""CP-SAT plans against brute force, known optima and numbers worked out by hand."""
+
+import csv
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tests.strategies import workloads_on_clusters
+from thesis_lib.cluster import VM, Cluster, exec_time_s
+from thesis_lib.formats import load_workflow
+from thesis_lib.ranks import lower_bound_s
+from thesis_lib.schedulers import make
+from thesis_lib.schedulers.integer_grid import IntegerProblem, exact_steps, steps_down, steps_up
+from thesis_lib.schedulers.optimal import Optimal
+from thesis_lib.schedulers.plan import plan_to_schedule
+from thesis_lib.simulator import Problem, simulate
+from thesis_lib.workflow import Task, Workflow, WorkflowError
+from thesis_lib.workload import Workload
+
+
+def single(*tasks: Task) -> Workload:
+    return Workload.single(Workflow(tasks))
+
+
+# --- whole numbers ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "values, steps",
+    [([3, 0, 12], 1), ([0.5, 0.1], 10), ([0.25, 2], 100), ([0.00001], 100_000), ([1 / 3, 0.5], 6), ([math.pi], None)],
+)
+def test_exact_steps(values, steps):
+    assert exact_steps(np.array(values, dtype=float), 10, 1e9) == steps
+
+
+def test_rounding_goes_the_safe_way_and_leaves_whole_numbers_alone():
+    values = np.array([0.1 + 0.2, 0.31, math.inf])
+    assert steps_up(values, 10).tolist() == [3, 4, -1]
+    assert steps_down(values[:2], 10).tolist() == [3, 3]
+
+
+def test_rounded_times_are_never_shorter_and_the_slack_covers_them():
+    tasks = [Task(i, math.pi * (i + 1), dependencies=(i - 1,) if i else (), data_mb={i - 1: math.e} if i else {})
+             for i in range(4)]  # fmt: skip
+    problem = Problem(single(*tasks), Cluster((VM(0, 1, 0, 1), VM(1, 1, 0, 1, speed=0.7))))
+    whole = IntegerProblem(problem, horizon_s=100)
+    excess = whole.exec / whole.steps_per_s - problem.views.exec_s
+    assert not whole.exact
+    assert excess.min() >= 0
+    assert excess.max(axis=1).sum() <= whole.slack_s <= 7 / whole.steps_per_s  # 4 tasks and 3 transfers
+    assert whole.slack_s < 1e-5
+
+
+# --- by hand ---------------------------------------------------------------------------------
+
+
+def test_mean_completion_is_another_objective_than_makespan():
+    # 10 s and 2 s on one core: (10 + 12) / 2 = 11 or (2 + 12) / 2 = 7, both with makespan 12.
+    flows = tuple(Workflow((Task(0, seconds),)) for seconds in (10, 2))
+    for arrival in (0.0, 100.0):
+        workload = Workload(flows, (arrival, arrival))
+        scheduler = Optimal(objective="mean_completion")
+        done = simulate(scheduler, workload, Cluster((VM(0, 1, 0, 0),)), noise=False)
+        assert (done.mean_completion_s, scheduler.current.bound_s, scheduler.current.optimal) == (7, 7, True)
+        assert simulate(make("heft"), workload, Cluster((VM(0, 1, 0, 0),)), noise=False).mean_completion_s == 11
+
+
+def test_demands_just_above_half_never_share_and_thirds_do():
+    for demand, makespan in ((0.5, 10), (0.5000001, 20), (0.50001, 20)):
+        plan = Optimal().plan(single(Task(0, 10, cpu=demand), Task(1, 10, cpu=demand)), Cluster((VM(0, 1, 0, 0),)))
+        assert plan.makespan_s == makespan
+        assert plan.bound_s <= makespan
+    thirds = [Task(i, 10, cpu=1 / 3) for i in range(3)]
+    assert Optimal().plan(single(*thirds), Cluster((VM(0, 1, 0, 0),))).makespan_s == 10
+
+
+def test_waiting_for_the_fast_vm_beats_the_greedy_choice():
+    # HEFT spreads x and y, and the join waits for 10 s of data. One after another on one VM: 6 + 4 + 1 = 11.
+    cluster = Cluster((VM("a", 1, 0, 1), VM("b", 1, 0, 1)), ((0, 0.08), (0.08, 0)))
+    workload = single(
+        Task("x", 6), Task("y", 4), Task("join", 1, dependencies=("x", "y"), data_mb={"x": 100.0, "y": 100.0})
+    )  # fmt: skip
+    plan = Optimal().plan(workload, cluster)
+    assert (plan.makespan_s, plan.bound_s, plan.optimal) == (11, 11, True)
+    assert make("heft").plan(workload, cluster).makespan_s == 15  # x on a until 6, y on b until 4, its data at 14, join
+
+
+def test_arrivals_are_respected():
+    flows = (Workflow((Task(0, 5),)), Workflow((Task(0, 5),)))
+    plan = Optimal().plan(Workload(flows, (3.0, 20.0)), Cluster((VM(0, 1, 0, 0),)))
+    assert plan.start_s.tolist() == [3, 20]
+    assert (plan.bound_s, plan.optimal) == (22, True)  # from the first arrival at 3 to 25
+
+
+@pytest.mark.parametrize(
+    "options", [{"time_limit_s": -1}, {"workers": 0}, {"objective": "cost"}, {"time_limit_s": math.nan}]
+)
+def test_bad_options_are_refused(options):
+    with pytest.raises(WorkflowError):
+        Optimal(**options)
+
+
+def test_without_time_the_best_list_plan_and_a_true_bound_come_back():
+    workload, cluster = random_case(3, 40), Cluster((VM(0, 4, 8, 1), VM(1, 2, 4, 1, speed=1.5)))
+    plan = Optimal(time_limit_s=0).plan(workload, cluster)
+    assert plan.makespan_s <= make("heft").plan(workload, cluster).makespan_s
+    assert lower_bound_s(workload.workflows[0], cluster) - 1e-9 <= plan.bound_s <= plan.makespan_s
+
+
+# --- brute force -----------------------------------------------------------------------------
+
+
+def random_case(seed: int, n: int, whole: bool = True) -> Workload:
+    rng = np.random.default_rng(seed)
+    tasks = []
+    for i in range(n):
+        parents = [q for q in range(i) if rng.random() < 0.4][-3:]
+        seconds = float(rng.integers(1, 9)) if whole else float(rng.uniform(1, 9))
+        data = {q: float(rng.integers(0, 4)) * 20 for q in parents}
+        tasks.append(Task(i, seconds, cpu=float(rng.integers(1, 3)), memory_gb=float(rng.uniform(0.5, 4)),
+                          dependencies=tuple(parents), data_mb=data))  # fmt: skip
+    return single(*tasks)
+
+
+def brute_force_s(workload: Workload, cluster: Cluster) -> float:
+    """Least makespan over all orders and all choices of VMs; each task starts as early as it fits."""
+    workflow, n = workload.workflows[0], workload.n_tasks
+    times, best = exec_time_s(workflow, cluster), math.inf
+    for order in itertools.permutations(range(n)):
+        if any(order.index(q) > order.index(i) for i in range(n) for q in workflow.parents(i)):
+            continue
+        for vms in itertools.product(range(len(cluster)), repeat=n):
+            best = min(best, serial_makespan_s(workflow, cluster, times, order, vms, best))
+    return best
+
+
+def serial_makespan_s(workflow, cluster, times, order, vms, give_up_s) -> float:
+    start, end = {}, {}
+    for i in order:
+        v = vms[i]
+        ready = 0.0
+        for parent in workflow.tasks[i].dependencies:
+            q = workflow.index(parent)
+            moved = workflow.tasks[i].data_mb.get(parent, 0) / cluster.link_mb_per_s[vms[q], v] if vms[q] != v else 0
+            ready = max(ready, end[q] + moved)
+        here = [j for j in start if vms[j] == v]
+        moments = sorted([ready, *(end[j] for j in here if end[j] > ready)])
+        start[i] = next(t for t in moments if room(workflow, cluster, here, start, end, i, v, t, t + times[i, v]))
+        end[i] = start[i] + times[i, v]
+        if not end[i] < give_up_s:
+            return math.inf
+    return max(end.values())
+
+
+def room(workflow, cluster, here, start, end, i, v, begin, finish) -> bool:
+    """Demands change at starts only, so looking there is enough."""
+    for t in [begin, *(start[j] for j in here if begin < start[j] < finish)]:
+        held = sum((workflow.demand[j] for j in here if start[j] <= t < end[j]), workflow.demand[i])
+        if (held > cluster.capacity[v] + 1e-9).any():
+            return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("whole", [True, False], ids=["whole seconds", "rounded seconds"])
+def test_equals_brute_force(seed, whole):
+    workload = random_case(seed, 4, whole)
+    cluster = Cluster((VM(0, 2, 6, 1), VM(1, 2, 4, 1, speed=1.2)), ((0, 0.08), (0.16, 0)))
+    plan, best = Optimal().plan(workload, cluster), brute_force_s(workload, cluster)
+    assert plan.makespan_s == pytest.approx(best, rel=1e-6)
+    assert plan.bound_s <= best + 1e-9
+    assert plan.bound_s == pytest.approx(best, rel=1e-5)
+
+
+# --- known optima ----------------------------------------------------------------------------
+
+SLOW = "srasearch"  # rows that take seconds
+
+
+def known_rows(folder, slow: bool) -> list[dict[str, str]]:
+    """The rows of our model (PSPLIB has no machines), the slow ones or the others."""
+    with (folder / "known_optima.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if not row["file"].startswith("psplib")]
+    return [row for row in rows if (SLOW in row["file"]) == slow]
+
+
+def known_case(folder, row) -> tuple[Workload, Cluster]:
+    if row["file"].startswith("hetero"):
+        workflow = load_workflow(folder / "hetero-csv" / "canonicalgraph_task_exe_time.csv")
+        return Workload.single(workflow), workflow.cluster
+    tasks = load_workflow(folder / row["file"]).tasks
+    machines = row["machines"]
+    speeds = machines.split("speed")[1].split() if "speed" in machines else ["1"] * int(machines)
+    cluster = Cluster(tuple(VM(v, 1, 0, 1, float(speed)) for v, speed in enumerate(speeds)))
+    return single(*(Task(t.id, t.duration_mean_s, dependencies=t.dependencies) for t in tasks)), cluster
+
+
+def check_known_rows(folder, slow: bool, count: int) -> None:
+    rows = known_rows(folder, slow)
+    assert len(rows) == count
+    for row in rows:
+        workload, cluster = known_case(folder, row)
+        scheduler = Optimal(time_limit_s=60)
+        done = simulate(scheduler, workload, cluster, noise=False)
+        done.validate()
+        assert scheduler.current.optimal, row
+        assert done.makespan_s == pytest.approx(float(row["optimum"]), rel=1e-6), row
+        assert scheduler.current.bound_s == pytest.approx(float(row["optimum"]), rel=1e-6), row
+
+
+def test_known_optima(shared_data):
+    check_known_rows(shared_data, slow=False, count=19)
+
+
+@pytest.mark.slow
+def test_known_optima_that_take_seconds(shared_data):
+    check_known_rows(shared_data, slow=True, count=3)
+
+
+# --- guarantees ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objective", ["makespan", "mean_completion"])
+@settings(max_examples=15, deadline=None)
+@given(case=workloads_on_clusters(max_vms=4, max_workflows=3))
+def test_valid_never_worse_than_heft_and_above_its_bound(objective, case):
+    workload, cluster = case
+    scheduler = Optimal(time_limit_s=0.3, objective=objective)
+    plan = scheduler.plan(workload, cluster)
+    schedule = plan_to_schedule(plan, workload, cluster)
+    schedule.validate()
+    heft = plan_to_schedule(make("heft").plan(workload, cluster), workload, cluster)
+    metric = {"makespan": "makespan_s", "mean_completion": "mean_completion_s"}[objective]
+    assert plan.bound_s <= getattr(schedule, metric) <= getattr(heft, metric)
+    done = simulate(scheduler, workload, cluster, noise=False)
+    done.validate()
+    assert (done.start_s <= scheduler.current.start_s).all()
+    if len(workload) == 1 and objective == "makespan":
+        assert plan.bound_s >= lower_bound_s(workload.workflows[0], cluster) * (1 - 1e-9)
+    if plan.optimal:
+        assert plan.bound_s == pytest.approx(getattr(schedule, metric), abs=1e-6)
+
+
+def test_same_seed_same_plan():
+    workload, cluster = random_case(5, 9), Cluster((VM(0, 2, 6, 1), VM(1, 2, 4, 1, speed=1.5)))
+    first, second = (Optimal(time_limit_s=20, seed=7).plan(workload, cluster) for _ in range(2))
+    assert first.optimal
+    assert (first.vm == second.vm).all()
+    assert (first.start_s == second.start_s).all()
