@@ -18,6 +18,7 @@ import numpy as np
 
 from thesis_lib import dataset
 from thesis_lib.cluster import Cluster
+from thesis_lib.files import write_bytes
 from thesis_lib.ranks import critical_path, lower_bound_s, on_critical_path
 from thesis_lib.schedule import Schedule
 from thesis_lib.schedulers import make
@@ -36,9 +37,10 @@ Draw = Callable[[str], "Figure"]
 
 FAMILIES = ("monte_carlo", "ml_pipeline", "etl")
 DAG_EXAMPLE, GANTT_EXAMPLE = "epigenomics", "montage"
-ONLINE_RULES = ("random", "fcfs", "sjf", "tetris", "critical_path", "heft_online", "srw")
-REAL_RULES = ("fcfs", "sjf", "tetris", "critical_path", "peft", "heft")
-STREAM_DRAWS, STREAM_WORKFLOWS, STREAM_LOAD = 30, 20, 0.9
+ONLINE_RULES = ("random", "fcfs", "sjf", "tetris", "critical_path", "heft_online", "heft_patient", "heft", "srw",
+                "srw_patient")  # fmt: skip
+REAL_RULES = ("fcfs", "sjf", "tetris", "critical_path", "heft_patient", "peft", "heft")
+STREAM_DRAWS, STREAM_WORKFLOWS, STREAM_LOAD = 100, 20, 0.9
 STREAM_FIRST_SEED = 5000
 REFERENCE = "heft_online"
 
@@ -275,10 +277,11 @@ _SPECS = (
         "stream_completion",
         f"Mean completion time of a workflow under rules that know only what has arrived: {STREAM_DRAWS} draws of "
         f"{STREAM_WORKFLOWS} workflows arriving as a Poisson process at load {STREAM_LOAD:g}, the same draws and "
-        f"durations for every rule. Right: ratio to {REFERENCE} draw by draw. Intervals: 95 % bootstrap over draws.",
+        "durations for every rule; heft plans each workflow when it arrives. "
+        f"Right: ratio to {REFERENCE} draw by draw. Intervals: 95 % bootstrap over draws.",
         f"只了解已到达工作流的各规则下，工作流的平均完成时间：{STREAM_DRAWS} 次抽样，每次 {STREAM_WORKFLOWS} 个工作流"
-        f"按泊松过程到达，负载 {STREAM_LOAD:g}，各规则使用相同的抽样与时长。右：逐次抽样与 {REFERENCE} 之比。"
-        "区间为对抽样的 95% 自助法区间。",
+        f"按泊松过程到达，负载 {STREAM_LOAD:g}，各规则使用相同的抽样与时长；heft 在每个工作流到达时为其制定计划。"
+        f"右：逐次抽样与 {REFERENCE} 之比。区间为对抽样的 95% 自助法区间。",
         "03", ("seed", "rule", "mean_completion_s"), _stream_completion,
     ),
 )  # fmt: skip
@@ -303,7 +306,7 @@ def make_figures(
     """
     from tqdm.auto import tqdm
 
-    from thesis_lib.plots.style import check_language, write_bytes
+    from thesis_lib.plots.style import check_language
 
     folder = HOME if out_dir is None else Path(out_dir)
     specs = _chosen(only)
@@ -314,7 +317,7 @@ def make_figures(
             bar.set_postfix_str(spec.name)
             written += _write_figure(spec, folder, languages)
     index = folder / "README.md"
-    write_bytes(index, _index(folder).encode())
+    write_bytes(index, _index(folder).encode(), make_folder=True)
     return [*written, index]
 
 
@@ -326,11 +329,11 @@ def _chosen(only: str | Sequence[str] | None) -> list[FigureSpec]:
 
 
 def _write_figure(spec: FigureSpec, folder: Path, languages: Sequence[str]) -> list[Path]:
-    from thesis_lib.plots.style import save_figure, write_bytes
+    from thesis_lib.plots.style import save_figure
 
     rows, draw = spec.make()
     data = folder / f"{spec.name}.csv"
-    write_bytes(data, _csv(spec.columns, rows).encode())
+    write_bytes(data, _csv(spec.columns, rows).encode(), make_folder=True)
     written = [data]
     for lang in languages:
         figure = draw(lang)

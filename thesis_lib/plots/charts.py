@@ -182,13 +182,13 @@ def plot_rules(ratios: Mapping[str, Mapping[str, float]], *, width_in: float = D
     """Makespan / lower bound of each rule (inner key) on each workflow (outer key); 1 cannot be beaten."""
     rules = list(next(iter(ratios.values())))
     with figure_style(lang):
-        figure = new_figure(width_in, 0.9 + 0.36 * len(ratios))
+        figure = new_figure(width_in, 0.9 + 0.42 * len(ratios))
         ax = figure.subplots()
         for row, values in enumerate(ratios.values()):
             ax.axhline(row, color="#D9D9D9", linewidth=0.6, zorder=0)
             for k, rule in enumerate(rules):
                 # The markers of a row stand a little apart, so that equal values stay visible.
-                shift = (k - (len(rules) - 1) / 2) * 0.15
+                shift = (k - (len(rules) - 1) / 2) * 0.64 / len(rules)
                 ax.plot(values[rule], row + shift, marker=MARKERS[k], color=PALETTE[k], linestyle="none", markersize=4,
                         markeredgecolor=BLACK, markeredgewidth=0.4, zorder=3,
                         label=rule if row == 0 else None)  # fmt: skip

@@ -8,8 +8,7 @@ figures in front of it), so that no character turns into a box.
 
 from __future__ import annotations
 
-import os
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from thesis_lib.files import write_bytes
 from thesis_lib.workflow import WorkflowError
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
     buffer = BytesIO()
     with rc_context(_SAVING):
         figure.savefig(buffer, format=kind, metadata=_METADATA[kind])
-    write_bytes(path, _smaller_png(buffer) if kind == "png" else buffer.getvalue())
+    write_bytes(path, _smaller_png(buffer) if kind == "png" else buffer.getvalue(), make_folder=True)
     return path
 
 
@@ -149,16 +149,3 @@ def _smaller_png(buffer: BytesIO) -> bytes:
     out = BytesIO()
     small.save(out, format="png", dpi=(PNG_DPI, PNG_DPI), optimize=True)
     return out.getvalue()
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file through a temporary neighbour, making its folder if need be."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise WorkflowError(f"{path}: cannot be written: {error.strerror or error}") from error
