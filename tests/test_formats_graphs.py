@@ -222,7 +222,16 @@ def test_stg_leaves_the_two_dummies_out():
 )
 def test_stg_variants(text, ids, edges, tmp_path):
     workflow = load_text(tmp_path, text)
-    assert [t.id for t in workflow.tasks] == ids and workflow.edges == edges and workflow.warnings == ()
+    assert [t.id for t in workflow.tasks] == ids and workflow.edges == edges
+    assert all("dummy tasks of zero time" in warning for warning in workflow.warnings)
+
+
+def test_stg_says_which_dummies_and_edges_it_leaves_out(tmp_path):
+    workflow = load_text(tmp_path, "2\n0 0 0\n1 5 1 0\n2 6 2 0 1\n3 0 1 2\n")
+    assert len(workflow.parent_idx) == 1
+    assert workflow.warnings == (
+        "the dummy tasks of zero time (0 and 3) are left out with their 3 edges; the file has 4 rows and 4 edges",
+    )
 
 
 @pytest.mark.parametrize(
@@ -231,7 +240,7 @@ def test_stg_variants(text, ids, edges, tmp_path):
 def test_stg_deadlines_are_passed_over_with_a_warning(text, tmp_path):
     workflow = load_text(tmp_path, text)
     assert workflow.mean_s.tolist() == [5, 6] and workflow.edges == [(1, 2)]
-    assert len(workflow.warnings) == 1 and "deadline" in workflow.warnings[0]
+    assert len(workflow.warnings) == 2 and "deadline" in workflow.warnings[0]
 
 
 @pytest.mark.parametrize(

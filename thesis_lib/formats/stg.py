@@ -50,6 +50,8 @@ def read(source: Source, edges_from_files: bool = False) -> Workflow:
     rows = _rows(lines[1:], warnings)
     _check_count(lines[0][1], len(rows))
     dummies = _dummies(rows)
+    if dummies:
+        warnings.append(_what_is_left_out(rows, dummies))
     tasks = [
         Task(
             row.id,
@@ -113,6 +115,16 @@ def _check_count(header: list[str], n_rows: int) -> None:
             f"the first line announces {stated} tasks (without or with two dummies) but {n_rows} rows follow; "
             "the file may be cut off"
         )
+
+
+def _what_is_left_out(rows: list[Row], dummies: set[int]) -> str:
+    edges = [(parent, row.id) for row in rows for parent in row.parents]
+    of_dummies = sum(parent in dummies or child in dummies for parent, child in edges)
+    names = " and ".join(map(str, sorted(dummies)))
+    return (
+        f"the dummy tasks of zero time ({names}) are left out with their {of_dummies} edges; "
+        f"the file has {len(rows)} rows and {len(edges)} edges"
+    )
 
 
 def _dummies(rows: list[Row]) -> set[int]:
