@@ -67,3 +67,10 @@ def test_ranks_of_a_chain_sum_up():
     rank = upward_rank(chain, Cluster.default())
     assert np.array_equal(rank, np.arange(n, 0, -1))
     assert downward_rank(chain, Cluster.default())[-1] == pytest.approx(n - 1)
+
+
+def test_no_data_takes_no_time_even_over_a_dead_link():
+    w = Workflow((Task(0, 1), Task(1, 1, dependencies=(0,)), Task(2, 1, dependencies=(1,), data_mb={1: 5})))
+    dead = Cluster((VM(0, 1, 1, 0), VM(1, 1, 1, 0)))
+    assert upward_rank(w, dead).tolist() == [np.inf, np.inf, 1]
+    assert downward_rank(w, dead).tolist() == [0, 1, np.inf]

@@ -66,7 +66,8 @@ def _means(workflow: Workflow, cluster: Cluster) -> tuple[np.ndarray, np.ndarray
 def mean_transfer_s(workflow: Workflow, cluster: Cluster) -> np.ndarray:
     """(e,) mean transfer time of each edge over the ordered pairs of different VMs; 0 without data."""
     mb = workflow.parent_mb
-    return np.where(mb > 0, mb, 0.0) * cluster.mean_s_per_mb if mb.any() else np.zeros(len(mb))
+    # 0 MB take 0 s even where a link without bandwidth makes the mean infinite.
+    return np.multiply(mb, cluster.mean_s_per_mb, out=np.zeros(len(mb)), where=mb > 0)
 
 
 def critical_path(workflow: Workflow) -> tuple[float, list[TaskId]]:

@@ -22,7 +22,7 @@ DECIMAL_STEPS = (1, 10, 100, 1000, 10_000, 100_000)
 MOST_STEPS = 1_000_000  # per unit
 LONGEST_EXACT = 10**9  # steps of the horizon up to which an exact grid is used
 LARGEST_EXACT = 10**6  # steps of the largest capacity up to which an exact grid is used
-LONGEST_ROUNDED = 10**8  # steps of the horizon on a rounded grid
+LONGEST_ROUNDED = 10**9  # steps of the horizon on a rounded grid
 ROUNDED_CAPACITY = 10**5  # steps of the largest capacity on a rounded grid
 
 

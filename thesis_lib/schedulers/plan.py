@@ -171,7 +171,9 @@ class PlanScheduler(Scheduler):
         if workload is not self._workload or cluster is not self._cluster:
             self.current = self.plan(workload, cluster)
             self._workload, self._cluster = workload, cluster
-            self._queues = _queues(self.current, topological_position(workload), len(cluster))
+            plan = self.current
+            order = replay_order(plan.start_s, plan.finish_s, topological_position(workload))
+            self._queues = [order[plan.vm[order] == v].tolist() for v in range(len(cluster))]
         self._next = [0] * len(cluster)
 
     def decide(self, state: "State") -> tuple[int, int] | None:
@@ -194,14 +196,13 @@ class PlanScheduler(Scheduler):
         return None if self.current is None else self.current.makespan_s - self._workload.arrivals_s[0]
 
 
-def _queues(plan: Plan, position: np.ndarray, v_count: int) -> list[list[int]]:
-    """For each VM its tasks by planned start.
+def replay_order(start: np.ndarray, finish: np.ndarray, position: np.ndarray) -> np.ndarray:
+    """(n,) task numbers by planned start; every parent comes before its children.
 
     At equal starts those of zero duration come first: a task that takes time cannot be
-    the parent of one that starts with it. Then by topological position.
+    the parent of one that starts with it. Then by `position`, the topological one.
     """
-    order = np.lexsort((position, plan.finish_s > plan.start_s, plan.start_s))
-    return [order[plan.vm[order] == v].tolist() for v in range(v_count)]
+    return np.lexsort((position, finish > start, start))
 
 
 @dataclass(frozen=True)
