@@ -18,7 +18,7 @@ LINES = [
     ["set_file"],
     ["workload", "dataset"],
     ["schedule"],
-    ["_kernels", "_plan_kernels", "simulator"],
+    ["_kernels", "simulator"],
     ["schedulers"],
     ["plots"],
     ["figures", "speed", "notebook"],

@@ -9,13 +9,13 @@ import numpy as np
 from thesis_lib.cluster import Cluster
 from thesis_lib.schedulers.base import Scheduler
 from thesis_lib.schedulers.rules import Rule
+from thesis_lib._kernels.rules import RULES
 from thesis_lib.simulator import Problem, Simulator
 from thesis_lib.workload import duration_factors, poisson_stream
-from thesis_lib import _kernels
 
 workload = poisson_stream(workflows=3, load=0.9, seed=11)
 problem, factor = Problem(workload, Cluster.stream()), duration_factors(workload, 4)
-for name in _kernels.RULES:
+for name in RULES:
     for run in (Rule.run, Scheduler.run):
         rule = Rule(name, name)
         rule.reset(workload, Cluster.stream(), 4)

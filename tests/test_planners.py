@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import workloads_on_clusters
-from thesis_lib import _plan_kernels as kernels
+from thesis_lib._kernels import planning as kernels
 from thesis_lib.cluster import VM, Cluster
 from thesis_lib.formats import load_workflow
 from thesis_lib.schedule import ScheduleError

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from thesis_lib import _kernels as kernels
-from thesis_lib._kernels import BLOCKED, DONE, READY, RUNNING
+from thesis_lib._kernels import events, rules
+from thesis_lib._kernels import state as layout
+from thesis_lib._kernels.compiling import python_form
+from thesis_lib._kernels.state import BLOCKED, DONE, READY, RUNNING
 from thesis_lib.cluster import Cluster, exec_time_s
 from thesis_lib.ranks import longest_path_down, mean_exec_s, mean_transfer_s
 from thesis_lib.schedule import Schedule
@@ -66,7 +68,7 @@ class Problem:
             cluster.link_mb_per_s.ravel(), mean_s, rank_s, mean_s * _scarcest_share(demand, cluster),
         ]).astype(np.float64)  # fmt: skip
         self.pi.flags.writeable = self.pf.flags.writeable = False
-        self.views = kernels.python_form(kernels.problem_views)(self.pi, self.pf)
+        self.views = python_form(layout.problem_views)(self.pi, self.pf)
 
 
 def _joined_ptr(pointers: list[np.ndarray]) -> np.ndarray:
@@ -90,7 +92,7 @@ def _refuse_misfits(workload: Workload, cluster: Cluster, exec_s: np.ndarray) ->
     needs = [
         f"{need:g} {unit} of {resource} (largest VM: {limit:g})"
         for need, limit, resource, unit in zip(demand, largest, RESOURCES, RESOURCE_UNITS)
-        if need > limit + kernels.FREE_TOLERANCE
+        if need > limit + layout.FREE_TOLERANCE
     ]
     if not needs:
         needs = ["a VM that offers all its demands together and for which it has a run time"]
@@ -122,7 +124,7 @@ class State:
         self.problem, self.si, self.sf = problem, si, sf
         shown_i, shown_f = si.view(), sf.view()
         shown_i.flags.writeable = shown_f.flags.writeable = False
-        views = kernels.python_form(kernels.state_views)(problem.views, shown_i, shown_f)
+        views = python_form(layout.state_views)(problem.views, shown_i, shown_f)
         self._counts, self._now, self._ready, self._running = views.counts, views.now, views.ready, views.running
         self.status, self.vm, self.vm_load, self.tasks_left = views.status, views.vm, views.vm_load, views.tasks_left
         self.ready_s, self.start_s, self.finish_s = views.ready_s, views.start_s, views.finish_s
@@ -137,29 +139,27 @@ class State:
     @property
     def ready(self) -> np.ndarray:
         """Ready task numbers in the order in which they became ready."""
-        return self._ready[: self._counts[kernels.READY_COUNT]]
+        return self._ready[: self._counts[layout.READY_COUNT]]
 
     @property
     def running(self) -> np.ndarray:
         """Running task numbers, in no particular order."""
-        return self._running[: self._counts[kernels.RUNNING_COUNT]]
+        return self._running[: self._counts[layout.RUNNING_COUNT]]
 
     @property
     def arrived(self) -> int:
         """How many workflows have arrived."""
-        return int(self._counts[kernels.ARRIVED])
+        return int(self._counts[layout.ARRIVED])
 
     @property
     def can_wait(self) -> bool:
         """True when an event lies ahead, so that waiting is legal."""
         counts = self._counts
-        return bool(
-            counts[kernels.RUNNING_COUNT] or counts[kernels.PENDING] or counts[kernels.ARRIVED] < self.problem.w
-        )
+        return bool(counts[layout.RUNNING_COUNT] or counts[layout.PENDING] or counts[layout.ARRIVED] < self.problem.w)
 
     def fits(self, task: int, vm: int) -> bool:
         """True when `task` is ready and can start on `vm` now."""
-        return kernels.task_fits(self.problem.pi, self.problem.pf, self.si, self.sf, task, vm)
+        return events.task_fits(self.problem.pi, self.problem.pf, self.si, self.sf, task, vm)
 
     def running_on(self, vm: int) -> int:
         """Number of tasks that run on `vm`."""
@@ -167,7 +167,7 @@ class State:
 
     def legal_pairs(self) -> np.ndarray:
         """(k, 2) every (task, VM) that can start now, in ready order, then by VM."""
-        return kernels.legal_pairs(self.problem.pi, self.problem.pf, self.si, self.sf)
+        return events.legal_pairs(self.problem.pi, self.problem.pf, self.si, self.sf)
 
     def copy(self) -> "State":
         """An independent copy (two memory copies; the problem is shared)."""
@@ -186,13 +186,13 @@ class Simulator:
         factor = np.ascontiguousarray(duration_factor, dtype=np.float64)
         if factor.shape != (problem.n,):
             raise SimulationError(f"duration_factor must have shape ({problem.n},), got {factor.shape}")
-        si, sf = kernels.state_sizes(problem.n, problem.v, problem.w, problem.has_data)
+        si, sf = layout.state_sizes(problem.n, problem.v, problem.w, problem.has_data)
         self._allocate(problem, np.zeros(si, np.int64), np.zeros(sf), factor)
-        self._check(kernels.start(*self._buffers))
+        self._check(events.start(*self._buffers))
 
     def _allocate(self, problem: Problem, si: np.ndarray, sf: np.ndarray, factor: np.ndarray) -> None:
         self.problem, self.state = problem, State(problem, si, sf)
-        hi, hf = kernels.hidden_sizes(problem.n)
+        hi, hf = layout.hidden_sizes(problem.n)
         self._hi, self._hf = np.zeros(hi, np.int64), np.zeros(hf)
         self._hf[: problem.n] = factor
         self._buffers = (problem.pi, problem.pf, si, sf, self._hi, self._hf)
@@ -205,33 +205,33 @@ class Simulator:
         """
         self = cls.__new__(cls)
         self._allocate(state.problem, state.si.copy(), state.sf.copy(), np.asarray(duration_factor, np.float64))
-        kernels.rebuild_events(*self._buffers)
-        self.done = bool(self.state.si[kernels.DONE_COUNT] == state.problem.n)
+        events.rebuild_events(*self._buffers)
+        self.done = bool(self.state.si[layout.DONE_COUNT] == state.problem.n)
         return self
 
     def place(self, task: int, vm: int) -> None:
         """Start `task` on `vm` now, then go to the next decision point; SimulationError when illegal."""
-        if (code := kernels.place(*self._buffers, task, vm)) == kernels.ILLEGAL:
+        if (code := events.place(*self._buffers, task, vm)) == layout.ILLEGAL:
             where = f"task {task} on VM {vm} at {self.state.now_s:g} s"
             raise SimulationError(f"cannot place {where}: {self._why(task, vm)}")
         self._check(code)
 
     def wait(self) -> None:
         """Jump to the next event and on to the next decision point; SimulationError when there is none."""
-        if (code := kernels.wait(*self._buffers)) == kernels.ILLEGAL:
+        if (code := events.wait(*self._buffers)) == layout.ILLEGAL:
             raise SimulationError(f"cannot wait at {self.state.now_s:g} s: nothing runs and nothing will arrive")
         self._check(code)
 
     def run_rule(self, rule: int, rng: np.ndarray) -> int:
-        """Let a rule of `_kernels` decide to the end; returns the number of tasks placed."""
-        decisions = kernels.run_rule(rule, *self._buffers, rng)
-        self._check(kernels.STUCK if decisions < 0 else kernels.OK)
+        """Let a rule of `_kernels.rules` decide to the end; returns the number of tasks placed."""
+        decisions = rules.run_rule(rule, *self._buffers, rng)
+        self._check(layout.STUCK if decisions < 0 else layout.OK)
         return decisions
 
     def _check(self, code: int) -> None:
-        if code == kernels.STUCK:
+        if code == layout.STUCK:
             raise SimulationError(f"no task can start and no event lies ahead at {self.state.now_s:g} s")
-        self.done = bool(self.state.si[kernels.DONE_COUNT] == self.problem.n)
+        self.done = bool(self.state.si[layout.DONE_COUNT] == self.problem.n)
 
     def _why(self, task: int, vm: int) -> str:
         state = self.state

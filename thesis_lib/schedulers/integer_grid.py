@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from thesis_lib._kernels import FREE_TOLERANCE
+from thesis_lib._kernels.state import FREE_TOLERANCE
 from thesis_lib.simulator import Problem
 
 DECIMAL_STEPS = (1, 10, 100, 1000, 10_000, 100_000)

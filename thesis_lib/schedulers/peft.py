@@ -35,7 +35,7 @@ def optimistic_cost_s(problem: Problem) -> np.ndarray:
     The largest over the children of the least, over the child's VMs, of its own entry +
     its run time + the mean transfer time if that VM is another one. 0 for exit tasks.
     """
-    from thesis_lib._plan_kernels import optimistic_cost
+    from thesis_lib._kernels.planning import optimistic_cost
 
     p = problem.views
     child_of_edge = np.repeat(np.arange(problem.n), np.diff(p.parent_ptr))

@@ -34,7 +34,7 @@ class Draft:
     """
 
     def __init__(self, problem: Problem, exclusive: bool = False):
-        from thesis_lib import _plan_kernels as kernels
+        from thesis_lib._kernels import planning as kernels
 
         self._kernels, self.problem, self.exclusive = kernels, problem, exclusive
         p, n, v = problem.views, problem.n, problem.v

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from thesis_lib import _kernels as kernels
+from thesis_lib._kernels import rules as kernels
 from thesis_lib.cluster import Cluster
 from thesis_lib.schedulers.base import Scheduler
 from thesis_lib.workload import Workload
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Rule(Scheduler):
-    """A rule of `_kernels.RULES` behind the common interface."""
+    """A rule of `_kernels.rules.RULES` behind the common interface."""
 
     def __init__(self, name: str, kernel: str | None = None):
         self.name = name

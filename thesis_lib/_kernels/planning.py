@@ -1,8 +1,5 @@
 """Compiled kernels of the planners: insertion under cumulative capacities, and PEFT's table.
 
-All kernels that call each other live in this one file: numba's on-disk cache does
-not notice a change in another module.
-
 What is reserved on a VM is a step function of time, kept as a linked list of segments.
 Segment k holds `used[k]` from `time[k]` until the time of its successor `after[k]`
 (-1: for ever). All VMs share one pool of segments; `head[v]` is the first one of VM v.
@@ -11,13 +8,14 @@ A task of zero duration gets a segment of zero length, followed by a segment at 
 time. It reserves nothing for any length of time, but whoever later spans that instant
 must leave room for it, otherwise it could not start when it was planned to.
 
-Sizes: n tasks, v VMs, e edges; arrays are named as in `_kernels.Problem`.
+Sizes: n tasks, v VMs, e edges; arrays are named as in `state.Problem`.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from thesis_lib._kernels.compiling import allocating_kernel, small_kernel
 
 FITS_TOLERANCE = 1e-9  # cores, GB or Gbit/s, as in the simulator
 
@@ -27,7 +25,7 @@ def pool_size(n: int, v: int) -> int:
     return v + 2 * n
 
 
-@njit(cache=True, inline="always")
+@small_kernel
 def _room(used, k, demand, t, limit, v):
     """True when task t fits on VM v beside what segment k holds."""
     return (
@@ -37,7 +35,7 @@ def _room(used, k, demand, t, limit, v):
     )
 
 
-@njit(cache=True, inline="always")
+@small_kernel
 def _last_at(time, after, k, moment):
     """The last segment from k on that begins at or before `moment`."""
     while after[k] != -1 and time[after[k]] <= moment:
@@ -45,7 +43,7 @@ def _last_at(time, after, k, moment):
     return k
 
 
-@njit(cache=True)
+@allocating_kernel
 def earliest_fit(time, used, after, first, demand, t, limit, v, ready, duration):
     """The earliest start >= ready at which task t fits on VM v for the whole duration.
 
@@ -80,7 +78,7 @@ def earliest_fit(time, used, after, first, demand, t, limit, v, ready, duration)
         k = _last_at(time, after, after[blocked], start)
 
 
-@njit(cache=True, inline="always")
+@small_kernel
 def _split(time, used, after, count, k, moment):
     """Insert a segment that begins at `moment` after k, holding the same as k."""
     new = count[0]
@@ -92,7 +90,7 @@ def _split(time, used, after, count, k, moment):
     return new
 
 
-@njit(cache=True, inline="always")
+@small_kernel
 def _reserve_instant(time, used, after, count, first, demand, t, start):
     """Mark a task of zero duration: nothing that later spans `start` may crowd it out."""
     before, k = -1, first
@@ -108,7 +106,7 @@ def _reserve_instant(time, used, after, count, first, demand, t, start):
         used[k, r] = spanning + demand[t, r]
 
 
-@njit(cache=True)
+@allocating_kernel
 def reserve(time, used, after, count, first, demand, t, start, end):
     """Hold the demand of task t from start to end on the VM whose list begins at `first`."""
     if end <= start:
@@ -129,7 +127,7 @@ def reserve(time, used, after, count, first, demand, t, start, end):
         k = follower
 
 
-@njit(cache=True)
+@allocating_kernel
 def forget_before(time, after, head, moment):
     """Drop the segments that end before `moment`: nothing will be placed there any more."""
     for v in range(len(head)):
@@ -139,7 +137,7 @@ def forget_before(time, after, head, moment):
         head[v] = k
 
 
-@njit(cache=True, inline="always")
+@small_kernel
 def _data_there(t, v, parent_ptr, parent_idx, parent_mb, link, vm, finish):
     """When all parents of task t have finished and their data has reached VM v."""
     latest = -np.inf
@@ -152,7 +150,7 @@ def _data_there(t, v, parent_ptr, parent_idx, parent_mb, link, vm, finish):
     return latest
 
 
-@njit(cache=True)
+@allocating_kernel
 def fill_in_order(
     order, release, look_ahead, fixed_vm,
     exec_s, demand, limit, link, parent_ptr, parent_idx, parent_mb,
@@ -184,7 +182,7 @@ def fill_in_order(
     return -1
 
 
-@njit(cache=True)
+@allocating_kernel
 def optimistic_cost(order, exec_s, child_ptr, child_idx, mean_transfer_s):
     """(n, v) PEFT's table: the longest of the cheapest ways from the end of a task on a VM to the exit.
 

@@ -1,0 +1,8 @@
+"""Compiled kernels: the state of a run, its events, the rules, and planning with insertion."""
+
+from thesis_lib._kernels.compiling import cache_keyed_by_sources
+
+with cache_keyed_by_sources():
+    from thesis_lib._kernels import events, planning, rules, state
+
+__all__ = ["events", "planning", "rules", "state"]

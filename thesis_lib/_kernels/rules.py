@@ -1,0 +1,222 @@
+"""The rules, each one choice of a (task, VM) pair, and the loop that lets a rule run to the end."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from thesis_lib._kernels.compiling import kernel, small_kernel
+from thesis_lib._kernels.events import jump, jump_to_opening, process_due_events, put
+from thesis_lib._kernels.state import (
+    DONE_COUNT,
+    FREE_TOLERANCE,
+    READY_COUNT,
+    fits,
+    hidden_views,
+    max_free,
+    problem_views,
+    state_views,
+)  # fmt: skip
+
+RULES = ("fcfs", "fcfs_backfill", "sjf", "tetris", "critical_path", "srw", "srw_patient", "heft_online",
+         "heft_patient", "random")  # fmt: skip
+FCFS, FCFS_BACKFILL, SJF, TETRIS, CRITICAL_PATH, SRW, SRW_PATIENT, HEFT_ONLINE, HEFT_PATIENT, RANDOM = range(10)
+
+
+@kernel
+def _first_vm(p, s, t):
+    for v in range(p.v):
+        if fits(p, s, t, v):
+            return v
+    return -1
+
+
+@kernel
+def _fullest_vm(p, s, t):
+    """Best fit: the VM that has the least CPU left when task t has started; -1 when none fits."""
+    best, at = np.inf, -1
+    for v in range(p.v):
+        if s.free[v, 0] < best and fits(p, s, t, v):
+            best, at = s.free[v, 0], v
+    return at
+
+
+@kernel
+def _fastest_vm(p, s, t):
+    """The VM that finishes task t first if it starts now; -1 when none fits."""
+    best, at = np.inf, -1
+    for v in range(p.v):
+        if p.exec_s[t, v] < best and fits(p, s, t, v):
+            best, at = p.exec_s[t, v], v
+    return at
+
+
+@small_kernel
+def _keys(rule, p, s, t):
+    """(first key, second key) of task t; the smallest goes first, then the one ready first."""
+    if rule == SJF:
+        return p.mean_s[t], 0.0
+    if rule == SRW or rule == SRW_PATIENT:
+        return s.work_left[p.workflow_of[t]], -p.rank_s[t]
+    return -p.rank_s[t], 0.0
+
+
+@kernel
+def _choose_fcfs(p, s, backfill):
+    for k in range(s.counts[READY_COUNT]):
+        v = _first_vm(p, s, s.ready[k])
+        if v >= 0:
+            return s.ready[k], v
+        if not backfill:
+            break
+    return -1, -1
+
+
+@kernel
+def _expected_start(p, s, t, v):
+    """When VM v will have room for task t, if its running tasks end after their mean durations.
+
+    Walks the running tasks in the order of their expected ends, ties by task number.
+    """
+    now, at, last = s.now[0], s.now[0], -1
+    cpu, memory, bandwidth = s.free[v, 0], s.free[v, 1], s.free[v, 2]
+    while (
+        p.demand[t, 0] > cpu + FREE_TOLERANCE
+        or p.demand[t, 1] > memory + FREE_TOLERANCE
+        or p.demand[t, 2] > bandwidth + FREE_TOLERANCE
+    ):
+        soonest, ends = np.inf, -1
+        q = s.first_on[v]
+        while q >= 0:
+            end = max(now, s.start_s[q] + p.exec_s[q, v])
+            later = last < 0 or end > at or (end == at and q > last)
+            if later and (end < soonest or (end == soonest and q < ends)):
+                soonest, ends = end, q
+            q = s.next_on[q]
+        if ends < 0:
+            return np.inf
+        cpu, memory, bandwidth = cpu + p.demand[ends, 0], memory + p.demand[ends, 1], bandwidth + p.demand[ends, 2]
+        at, last = soonest, ends
+    if p.has_data:
+        at = max(at, s.data_s[t, v])
+    return at
+
+
+@kernel
+def _earliest_finish_is_now(p, s, t, v):
+    """True unless a busy VM is expected to finish task t before VM v, which is free, would."""
+    finish = s.now[0] + p.exec_s[t, v]
+    for u in range(p.v):
+        faster = s.now[0] + p.exec_s[t, u] < finish
+        if faster and _expected_start(p, s, t, u) + p.exec_s[t, u] < finish:
+            return False
+    return True
+
+
+@kernel
+def _choose_by_key(rule, p, s):
+    """The task with the smallest key among those that may start now, and its VM.
+
+    The patient rules pass over a task that is expected to finish earlier by waiting for
+    a busy VM; the others take the free VM at hand.
+    """
+    cpu, memory, bandwidth = max_free(p, s)
+    patient = rule == SRW_PATIENT or rule == HEFT_PATIENT
+    best_a, best_b, best_t, best_v = np.inf, np.inf, -1, -1
+    for k in range(s.counts[READY_COUNT]):
+        t = s.ready[k]
+        if p.demand[t, 0] > cpu or p.demand[t, 1] > memory or p.demand[t, 2] > bandwidth:
+            continue
+        a, b = _keys(rule, p, s, t)
+        if a < best_a or (a == best_a and b < best_b):
+            v = _fullest_vm(p, s, t) if rule == CRITICAL_PATH else _fastest_vm(p, s, t)
+            if v >= 0 and (not patient or _earliest_finish_is_now(p, s, t, v)):
+                best_a, best_b, best_t, best_v = a, b, t, v
+    return best_t, best_v
+
+
+@kernel
+def _choose_tetris(p, s):
+    """The pair with the largest alignment sum_r demand_r x free_r, both as shares of the VM's capacity."""
+    cpu, memory, bandwidth = max_free(p, s)
+    best, best_t, best_v = -1.0, -1, -1
+    for k in range(s.counts[READY_COUNT]):
+        t = s.ready[k]
+        if p.demand[t, 0] > cpu or p.demand[t, 1] > memory or p.demand[t, 2] > bandwidth:
+            continue
+        for v in range(p.v):
+            if fits(p, s, t, v):
+                score = 0.0
+                for r in range(3):
+                    if p.capacity[v, r] > 0.0:
+                        score += p.demand[t, r] * s.free[v, r] / p.capacity[v, r] ** 2
+                if score > best:
+                    best, best_t, best_v = score, t, v
+    return best_t, best_v
+
+
+@kernel
+def _next_random(rng):
+    """splitmix64 (Steele, Lea and Flood, 2014): the next 64 random bits; rng is (1,) uint64."""
+    rng[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = rng[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@kernel
+def _choose_random(p, s, rng):
+    """A legal pair drawn uniformly (reservoir sampling, so one pass is enough)."""
+    cpu, memory, bandwidth = max_free(p, s)
+    count, best_t, best_v = 0, -1, -1
+    for k in range(s.counts[READY_COUNT]):
+        t = s.ready[k]
+        if p.demand[t, 0] > cpu or p.demand[t, 1] > memory or p.demand[t, 2] > bandwidth:
+            continue
+        for v in range(p.v):
+            if fits(p, s, t, v):
+                count += 1
+                if _next_random(rng) % np.uint64(count) == np.uint64(0):
+                    best_t, best_v = t, v
+    return best_t, best_v
+
+
+@kernel
+def _choose(rule, p, s, rng):
+    if rule == FCFS or rule == FCFS_BACKFILL:
+        return _choose_fcfs(p, s, rule == FCFS_BACKFILL)
+    if rule == TETRIS:
+        return _choose_tetris(p, s)
+    if rule == RANDOM:
+        return _choose_random(p, s, rng)
+    return _choose_by_key(rule, p, s)
+
+
+@kernel
+def choose(rule, pi, pf, si, sf, rng):
+    """(task, vm) that the rule places now, or (-1, -1) to wait."""
+    p = problem_views(pi, pf)
+    s = state_views(p, si, sf)
+    return _choose(rule, p, s, rng)
+
+
+@kernel
+def run_rule(rule, pi, pf, si, sf, hi, hf, rng):
+    """Let one rule decide until the end; the number of tasks it placed, or -1 when stuck."""
+    p = problem_views(pi, pf)
+    s, h = state_views(p, si, sf), hidden_views(p, hi, hf)
+    may_wait = rule == FCFS or rule == SRW_PATIENT or rule == HEFT_PATIENT
+    placed = 0
+    while s.counts[DONE_COUNT] < p.n:
+        t, v = _choose(rule, p, s, rng)
+        if t >= 0:
+            placed += 1
+            put(p, s, h, t, v)
+            process_due_events(p, s, h)  # a task of zero seconds ends at once
+        elif may_wait:
+            if not jump(p, s, h):
+                return -1
+            process_due_events(p, s, h)
+        elif not jump_to_opening(p, s, h):
+            return -1
+    return placed
