@@ -18,7 +18,7 @@ LINES = [
     ["set_file"],
     ["workload", "dataset"],
     ["schedule"],
-    ["_kernels", "simulator"],
+    ["_kernels", "plain_simulator", "simulator"],
     ["schedulers"],
     ["plots"],
     ["figures", "speed", "notebook"],

@@ -15,7 +15,7 @@ from thesis_lib.generators import layered
 from thesis_lib.schedulers import describe, make, names
 from thesis_lib.schedulers.base import Scheduler
 from thesis_lib.schedulers.rules import Rule, fcfs
-from thesis_lib.simulator import Problem, Simulator, simulate
+from thesis_lib.simulator import Problem, SimulationError, Simulator, simulate
 from thesis_lib.workflow import Task, Workflow
 from thesis_lib.workload import Workload, duration_factors, poisson_stream
 
@@ -104,26 +104,105 @@ def test_another_hash_seed_gives_the_same_schedules():
     assert outputs[0].count(b"\n") == len(FAST)
 
 
-def test_decisions_do_not_depend_on_the_draw_before_it_shows():
-    """Two draws that agree on all but the last task give the same placements for all the others."""
-    workload = Workload.single(layered(60, seed=4))
-    problem = Problem(workload, Cluster.default())
-    factor = np.ones(60)
-    longer = factor.copy()
-    longer[-1] = 3.0
+class Cheater(Scheduler):
+    """Takes the ready task with the shortest drawn duration: what no scheduler can know."""
+
+    name = "cheater"
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def decide(self, state):
+        mean_s = state.problem.views.mean_s
+        return tuple(min(state.legal_pairs().tolist(), key=lambda pair: mean_s[pair[0]] * self.factor[pair[0]]))
+
+
+def decisions_until(scheduler, problem, factor, until_s) -> list[tuple]:
+    """(time, task, VM) of every task that starts before a moment."""
+    simulator = Simulator(problem, factor)
+    scheduler.reset(problem.workload, problem.cluster, 5)
+    scheduler.run(simulator)
+    done = simulator.schedule()
+    early = np.flatnonzero(done.start_s < until_s)
+    return sorted(zip(done.start_s[early].tolist(), early.tolist(), done.vm[early].tolist()))
+
+
+def decides_the_same_until_the_draws_show(build, problem) -> bool:
+    """Change the duration of every task that has not finished at some moment: until then nothing may change."""
+    factor = duration_factors(problem.workload, 1)
+    first = Simulator(problem, factor)
+    scheduler = build(factor)
+    scheduler.reset(problem.workload, problem.cluster, 5)
+    scheduler.run(first)
+    finish_s = first.schedule().finish_s
+    moment_s = float(np.quantile(finish_s, 0.4))
+    other = np.where(finish_s > moment_s, np.roll(factor, 7) * 2, factor)
+    # The moment at which the first changed task would finish under either draw.
+    start_s, vm = first.schedule().start_s, first.schedule().vm
+    ends_s = start_s + problem.views.exec_s[np.arange(problem.n), vm] * np.minimum(factor, other)
+    until_s = min(moment_s, float(ends_s[finish_s > moment_s].min()))
+    one = decisions_until(build(factor), problem, factor, until_s)
+    two = decisions_until(build(other), problem, other, until_s)
+    assert len(one) >= 5
+    return one == two
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_decisions_do_not_depend_on_a_draw_before_it_shows(seed):
+    workload = poisson_stream(workflows=4, load=1.2, seed=seed)
+    problem = Problem(workload, Cluster.stream())
     for name in FAST:
-        placements = []
-        for draw in (factor, longer):
-            simulator, scheduler = Simulator(problem, draw), make(name)
-            scheduler.reset(workload, Cluster.default(), 0)
-            scheduler.run(simulator)
-            done = simulator.schedule()
-            before = done.start_s <= done.finish_s[-1].min()
-            placements.append((done.vm, done.start_s, done.start_s[-1] + 1.0))
-        cut = min(placements[0][2], placements[1][2])
-        early = (placements[0][1] < cut) & (placements[1][1] < cut)
-        assert early.any()
-        assert np.array_equal(placements[0][0][early], placements[1][0][early]), (name, before.sum())
+        assert decides_the_same_until_the_draws_show(lambda factor: make(name), problem), name  # noqa: B023
+
+
+def test_a_scheduler_that_knows_the_draws_is_found_out():
+    problem = Problem(poisson_stream(workflows=4, load=1.2, seed=0), Cluster.stream())
+    assert not decides_the_same_until_the_draws_show(Cheater, problem)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_decisions_do_not_depend_on_workflows_that_have_not_arrived(seed):
+    """Cutting the last workflows off a stream changes nothing that starts before they arrive, noise or not."""
+    whole = poisson_stream(workflows=5, load=1.1, seed=seed)
+    cut = Workload(whole.workflows[:3], whole.arrivals_s[:3])
+    until_s, n = whole.arrivals_s[3], cut.n_tasks
+    for name in FAST:
+        if name == "random":
+            continue  # it draws once per legal pair, so another task behind the cut shifts its random numbers
+        one, two = (simulate(make(name), w, Cluster.stream(), seed=9) for w in (whole, cut))
+        early = one.start_s[:n] < until_s
+        assert np.array_equal(early, two.start_s < until_s), name
+        assert np.array_equal(one.start_s[:n][early], two.start_s[early]), name
+        assert np.array_equal(one.vm[:n][early], two.vm[early]), name
+
+
+def test_a_scheduler_is_not_given_the_seed_of_the_draws():
+    seen = []
+
+    class Curious(Cheater):
+        def reset(self, workload, cluster, seed):
+            seen.append(seed)
+            self.factor = duration_factors(workload, seed)
+
+    workload = poisson_stream(workflows=2, seed=3)
+    done = simulate(Curious(None), workload, Cluster.stream(), seed=12)
+    assert seen != [12]
+    assert not np.array_equal(duration_factors(workload, seen[0]), done.duration_factor)
+
+
+def test_a_decision_of_the_wrong_form_is_named():
+    class Wrong(Scheduler):
+        name = "wrong"
+
+        def __init__(self, answer):
+            self.answer = answer
+
+        def decide(self, state):
+            return self.answer
+
+    for answer, words in ((5, "must return"), ((1, 2, 3), "must return"), ((0.0, 0), "whole numbers")):
+        with pytest.raises((ValueError, SimulationError), match=words):
+            simulate(Wrong(answer), single(Task(0, 1)), Cluster.default())
 
 
 @pytest.mark.parametrize("n_vms", [1, 2, 300])
@@ -180,6 +259,20 @@ def test_tetris_prefers_the_demand_that_matches_what_is_free():
     # cpu: 1/4 + 1/16 = 0.3125; wide: 3/4 = 0.75; memory: 2/4 + 12/16 = 1.25, all on the empty VM
     done = simulate(make("tetris"), single(cpu, wide, memory), cluster, noise=False)
     assert done.start_s.tolist() == [0, 1, 0]  # memory first, cpu beside it, then wide
+
+
+def test_tetris_compares_shares_of_each_vm():
+    """The same task fills a fifth of the small VM and a tenth of the large one: alignment 0.2 against 0.1."""
+    cluster = Cluster((VM(0, 10, 1, 1), VM(1, 5, 1, 1)))
+    assert simulate(make("tetris"), single(Task(0, 1)), cluster).vm.tolist() == [1]
+
+
+def test_srw_counts_work_by_the_share_of_the_cluster_it_holds():
+    """Equal seconds, but one workflow holds four cores at a time: it has four times the work."""
+    wide = Workflow((Task("wide", 10, cpu=4),))
+    narrow = Workflow((Task("narrow", 12, cpu=1),))
+    cluster = Cluster((VM(0, 4, 8, 8),))
+    assert start_order("srw", Workload.together((wide, narrow)), cluster) == ["narrow", "wide"]
 
 
 def test_srw_finishes_the_workflow_that_is_nearly_done():

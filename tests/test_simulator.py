@@ -8,7 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import workloads_on_clusters
+from thesis_lib._kernels import state as layout
+from thesis_lib._kernels.compiling import python_form
 from thesis_lib.cluster import VM, Cluster
+from thesis_lib.plain_simulator import PlainSimulator
 from thesis_lib.schedulers import make
 from thesis_lib.schedulers.base import Scheduler
 from thesis_lib.simulator import READY, Problem, SimulationError, Simulator, simulate
@@ -303,7 +306,74 @@ def test_illegal_actions_say_why(action):
         simulate(Script([action]), single(Task(0, 1), Task(1, 1, dependencies=(0,))), Cluster.default())
 
 
+@pytest.mark.parametrize("pair", [(-1, 0), (0, -1), (10**9, 0), (0, 10**7)])
+def test_fits_knows_its_bounds(pair):
+    simulator = Simulator(Problem(single(Task(0, 1)), Cluster.default()), np.ones(1))
+    assert simulator.state.fits(0, 0)
+    assert not simulator.state.fits(*pair)
+
+
+@pytest.mark.parametrize("factor", [[1.0], [1.0, -0.5], [1.0, float("nan")], [1.0, float("inf")]])
+def test_bad_factors_are_refused_by_run_and_branch(factor):
+    problem = Problem(single(Task(0, 1), Task(1, 1)), Cluster.default())
+    with pytest.raises(SimulationError, match="duration_factor"):
+        Simulator(problem, np.array(factor))
+    with pytest.raises(SimulationError, match="duration_factor"):
+        Simulator.branch(Simulator(problem, np.ones(2)).state, np.array(factor))
+
+
+def test_times_that_leave_the_range_of_numbers_are_refused():
+    with pytest.raises(WorkflowError, match="'tiny' has a standard deviation of .* times its mean"):
+        simulate(make("fcfs"), single(Task("tiny", 1e-155, 1)), Cluster.default())
+    for task in (Task("long", 8e307, 8e307), Task("long", 1e16)):
+        with pytest.raises(WorkflowError, match="'long'.*check the units"):
+            simulate(make("fcfs"), single(task, Task("b", 8e307)) if task.duration_std_s else single(task),
+                     Cluster.default())  # fmt: skip
+
+
+def test_streams_of_random_numbers_do_not_meet():
+    """The draws of durations are not those that a generator or a scheduler makes with related seeds."""
+    flows = tuple(Workflow(tuple(Task(i, 1, 1) for i in range(8))) for _ in range(7))
+    drawn = duration_factors(Workload.together(flows), 7001)
+    for words in ([7001, 5], [7001], [7100, 5], [7300, 7001]):
+        z = np.random.default_rng(words).standard_normal(8)
+        factor = np.exp(np.sqrt(np.log(2)) * z - np.log(2) / 2)
+        assert not any(np.allclose(factor, drawn[8 * w : 8 * w + 8]) for w in range(7))
+
+
 # --- properties --------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(case=workloads_on_clusters(max_vms=4, max_workflows=3), seed=st.integers(0, 9))
+def test_every_step_equals_that_of_the_plain_simulator(case, seed):
+    factor, rng = duration_factors(case[0], seed), np.random.default_rng(seed)
+    plain, fast = PlainSimulator(*case, factor), Simulator(Problem(*case), factor)
+    while not plain.done:
+        pairs = plain.legal_pairs()
+        assert plain.now_s == fast.state.now_s
+        assert pairs == sorted(map(tuple, fast.state.legal_pairs().tolist()))
+        if fast.state.can_wait and rng.random() < 0.3:
+            plain.wait(), fast.wait()
+        else:
+            pair = pairs[rng.integers(len(pairs))]
+            plain.place(*pair), fast.place(*pair)
+    assert fast.done
+    assert plain.schedule().same_as(fast.schedule())
+    plain.schedule().validate()
+
+
+def test_views_cover_the_buffers_exactly():
+    problem = Problem(noisy(), Cluster.default())
+    for has_data in (True, False):
+        views = problem.views._replace(has_data=has_data)
+        si, sf = (np.zeros(size) for size in layout.state_sizes(problem.n, problem.v, problem.w, has_data))
+        state = python_form(layout.state_views)(views, si, sf)
+        assert sum(view.size for view in state) == si.size + sf.size
+    hi, hf = (np.zeros(size) for size in layout.hidden_sizes(problem.n))
+    assert sum(view.size for view in python_form(layout.hidden_views)(problem.views, hi, hf)) == hi.size + hf.size
+    named = [view for view in problem.views if isinstance(view, np.ndarray)]
+    assert sum(view.size for view in named) + 5 == problem.pi.size + problem.pf.size
 
 
 def brute_force_pairs(problem: Problem, state) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ simulator, so that one checks the other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,9 @@ class Schedule:
         and the last parent has finished (transfers come after it).
     duration_factor: (n,) drawn / mean duration, 1 without noise. None for a plan.
     planned_makespan_s: what the scheduler expected, if it had a plan.
-    decision_latency_s: mean wall-clock seconds of one decision (not deterministic).
+    planning_s: wall-clock seconds that the scheduler took before the run (not deterministic).
+    decision_latency_s: mean wall-clock seconds of one decision (not deterministic); None when
+        the whole run was one compiled loop, in which decisions cannot be timed apart.
     """
 
     workload: Workload
@@ -53,7 +55,8 @@ class Schedule:
     seed: int = 0
     duration_factor: np.ndarray | None = None
     planned_makespan_s: float | None = None
-    decision_latency_s: float = field(default=0.0)
+    planning_s: float = 0.0
+    decision_latency_s: float | None = None
 
     def same_as(self, other: "Schedule") -> bool:
         """True when every task runs on the same VM at exactly the same times."""

@@ -9,6 +9,8 @@ finish, data arrival, workflow arrival. Durations are drawn before the run from
 from __future__ import annotations
 
 import hashlib
+from operator import index
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from thesis_lib.schedulers.base import Scheduler
 
 __all__ = ["BLOCKED", "DONE", "READY", "RUNNING", "Problem", "SimulationError", "Simulator", "State", "simulate"]
+
+LONGEST_RUN_S = 1e15  # thirty million years: times keep a resolution of a tenth of a second
+_SCHEDULER_STREAM = 7300  # first word of the schedulers' own random streams
 
 
 class SimulationError(RuntimeError):
@@ -47,6 +52,7 @@ class Problem:
         flows, ptr = workload.workflows, workload.task_ptr
         parent_mb = np.concatenate([w.parent_mb for w in flows])
         _refuse_dead_links(cluster, bool(parent_mb.any()))
+        _refuse_overflow(workload, cluster, exec_s, parent_mb)
         demand = np.concatenate([w.demand for w in flows])
         mean_s = mean_exec_s(exec_s)
         rank_s = np.concatenate(
@@ -103,6 +109,21 @@ def _refuse_misfits(workload: Workload, cluster: Cluster, exec_s: np.ndarray) ->
     )
 
 
+def _refuse_overflow(workload: Workload, cluster: Cluster, exec_s: np.ndarray, parent_mb: np.ndarray) -> None:
+    """All times of a run must stay far inside the range of floating-point numbers."""
+    slowest_s = np.where(np.isfinite(exec_s), exec_s, 0.0).max(axis=1)
+    with np.errstate(over="ignore"):
+        longest_s = workload.arrivals_s[-1] + slowest_s.sum()
+        if parent_mb.any():
+            longest_s += parent_mb.sum() / cluster.link_mb_per_s.min()
+    if not longest_s < LONGEST_RUN_S:
+        i = int(slowest_s.argmax())
+        raise WorkflowError(
+            f"the run could take {longest_s:g} s, more than {LONGEST_RUN_S:g} s; the longest task is "
+            f"{workload.describe_task(i)} with {slowest_s[i]:g} s: check the units of durations, data and speeds"
+        )
+
+
 def _refuse_dead_links(cluster: Cluster, has_data: bool) -> None:
     dead = np.argwhere(cluster.link_mb_per_s == 0)
     if has_data and len(dead):
@@ -116,19 +137,20 @@ class State:
     """What a scheduler sees: read-only arrays by task number (n) and VM position (v).
 
     Attributes: status, vm (-1 before the start), ready_s, start_s, finish_s (NaN until
-    known), free (v, 3), vm_load (v,), work_left and tasks_left (per workflow), data_s
-    (n, v) when data is complete on a VM. Drawn durations are not in here.
+    known), free (v, 3), vm_load (v,), data_s (n, v) when data is complete on a VM. Drawn
+    durations are not in here.
     """
 
     def __init__(self, problem: Problem, si: np.ndarray, sf: np.ndarray):
-        self.problem, self.si, self.sf = problem, si, sf
+        self.problem, self._si, self._sf = problem, si, sf
         shown_i, shown_f = si.view(), sf.view()
         shown_i.flags.writeable = shown_f.flags.writeable = False
         views = python_form(layout.state_views)(problem.views, shown_i, shown_f)
         self._counts, self._now, self._ready, self._running = views.counts, views.now, views.ready, views.running
-        self.status, self.vm, self.vm_load, self.tasks_left = views.status, views.vm, views.vm_load, views.tasks_left
+        self.status, self.vm, self.vm_load = views.status, views.vm, views.vm_load
         self.ready_s, self.start_s, self.finish_s = views.ready_s, views.start_s, views.finish_s
-        self.free, self.work_left, self.data_s = views.free, views.work_left, views.data_s
+        self.free, self.data_s = views.free, views.data_s
+        self._work_left, self._tasks_left = views.work_left, views.tasks_left
         self.n_tasks, self.n_vms = problem.n, problem.v
 
     @property
@@ -152,6 +174,21 @@ class State:
         return int(self._counts[layout.ARRIVED])
 
     @property
+    def work_left(self) -> np.ndarray:
+        """Work of the unfinished tasks of each workflow that has arrived (s x share of the scarcest resource)."""
+        return self._work_left[: self.arrived]
+
+    @property
+    def tasks_left(self) -> np.ndarray:
+        """Number of unfinished tasks of each workflow that has arrived."""
+        return self._tasks_left[: self.arrived]
+
+    @property
+    def arguments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """What a kernel takes: the buffers of problem and state. They are not to be written to."""
+        return self.problem.pi, self.problem.pf, self._si, self._sf
+
+    @property
     def can_wait(self) -> bool:
         """True when an event lies ahead, so that waiting is legal."""
         counts = self._counts
@@ -159,7 +196,8 @@ class State:
 
     def fits(self, task: int, vm: int) -> bool:
         """True when `task` is ready and can start on `vm` now."""
-        return events.task_fits(self.problem.pi, self.problem.pf, self.si, self.sf, task, vm)
+        known = 0 <= task < self.n_tasks and 0 <= vm < self.n_vms
+        return known and events.task_fits(*self.arguments, task, vm)
 
     def running_on(self, vm: int) -> int:
         """Number of tasks that run on `vm`."""
@@ -167,35 +205,25 @@ class State:
 
     def legal_pairs(self) -> np.ndarray:
         """(k, 2) every (task, VM) that can start now, in ready order, then by VM."""
-        return events.legal_pairs(self.problem.pi, self.problem.pf, self.si, self.sf)
+        return events.legal_pairs(*self.arguments)
 
     def copy(self) -> "State":
         """An independent copy (two memory copies; the problem is shared)."""
-        return State(self.problem, self.si.copy(), self.sf.copy())
+        return State(self.problem, self._si.copy(), self._sf.copy())
 
     def fingerprint(self) -> str:
         """A hash of everything in the state, to show that a search has not changed it."""
-        return hashlib.sha256(self.si.tobytes() + self.sf.tobytes()).hexdigest()
+        return hashlib.sha256(self._si.tobytes() + self._sf.tobytes()).hexdigest()
 
 
 class Simulator:
     """Runs one workload on one cluster; `state` is what schedulers see."""
 
     def __init__(self, problem: Problem, duration_factor: np.ndarray):
-        """duration_factor: (n,) drawn / mean duration of each task."""
-        factor = np.ascontiguousarray(duration_factor, dtype=np.float64)
-        if factor.shape != (problem.n,):
-            raise SimulationError(f"duration_factor must have shape ({problem.n},), got {factor.shape}")
+        """duration_factor: (n,) drawn / mean duration of each task, finite and at least 0."""
         si, sf = layout.state_sizes(problem.n, problem.v, problem.w, problem.has_data)
-        self._allocate(problem, np.zeros(si, np.int64), np.zeros(sf), factor)
+        self._allocate(problem, np.zeros(si, np.int64), np.zeros(sf), duration_factor)
         self._check(events.start(*self._buffers))
-
-    def _allocate(self, problem: Problem, si: np.ndarray, sf: np.ndarray, factor: np.ndarray) -> None:
-        self.problem, self.state = problem, State(problem, si, sf)
-        hi, hf = layout.hidden_sizes(problem.n)
-        self._hi, self._hf = np.zeros(hi, np.int64), np.zeros(hf)
-        self._hf[: problem.n] = factor
-        self._buffers = (problem.pi, problem.pf, si, sf, self._hi, self._hf)
 
     @classmethod
     def branch(cls, state: State, duration_factor: np.ndarray) -> "Simulator":
@@ -204,13 +232,29 @@ class Simulator:
         A running task that, by its factor, should have ended already ends now.
         """
         self = cls.__new__(cls)
-        self._allocate(state.problem, state.si.copy(), state.sf.copy(), np.asarray(duration_factor, np.float64))
+        self._allocate(state.problem, state._si.copy(), state._sf.copy(), duration_factor)
         events.rebuild_events(*self._buffers)
-        self.done = bool(self.state.si[layout.DONE_COUNT] == state.problem.n)
+        self._check(layout.OK)
         return self
+
+    def _allocate(self, problem: Problem, si: np.ndarray, sf: np.ndarray, duration_factor: np.ndarray) -> None:
+        factor = np.asarray(duration_factor, dtype=np.float64)
+        if factor.shape != (problem.n,):
+            raise SimulationError(f"duration_factor must have shape ({problem.n},), got {factor.shape}")
+        if not (np.isfinite(factor).all() and (factor >= 0).all()):
+            raise SimulationError("duration_factor must be finite and at least 0 for every task")
+        self.problem, self.state = problem, State(problem, si, sf)
+        hi, hf = layout.hidden_sizes(problem.n)
+        self._hi, self._hf = np.zeros(hi, np.int64), np.zeros(hf)
+        self._hf[: problem.n] = factor
+        self._buffers = (problem.pi, problem.pf, si, sf, self._hi, self._hf)
 
     def place(self, task: int, vm: int) -> None:
         """Start `task` on `vm` now, then go to the next decision point; SimulationError when illegal."""
+        try:
+            task, vm = index(task), index(vm)
+        except TypeError:
+            raise SimulationError(f"a task and a VM must be whole numbers, got {task!r} and {vm!r}") from None
         if (code := events.place(*self._buffers, task, vm)) == layout.ILLEGAL:
             where = f"task {task} on VM {vm} at {self.state.now_s:g} s"
             raise SimulationError(f"cannot place {where}: {self._why(task, vm)}")
@@ -231,7 +275,7 @@ class Simulator:
     def _check(self, code: int) -> None:
         if code == layout.STUCK:
             raise SimulationError(f"no task can start and no event lies ahead at {self.state.now_s:g} s")
-        self.done = bool(self.state.si[layout.DONE_COUNT] == self.problem.n)
+        self.done = bool(self.state._counts[layout.DONE_COUNT] == self.problem.n)
 
     def _why(self, task: int, vm: int) -> str:
         state = self.state
@@ -248,7 +292,8 @@ class Simulator:
     def schedule(self, **about: object) -> Schedule:
         """The finished run as a Schedule; `about` fills its descriptive fields."""
         if not self.done:
-            raise SimulationError(f"the run is not finished: {self.state.n_tasks} tasks, {self.state.si[0]} done")
+            done = self.state._counts[layout.DONE_COUNT]
+            raise SimulationError(f"the run is not finished: {done} of {self.state.n_tasks} tasks are done")
         state, n = self.state, self.problem.n
         return Schedule(
             self.problem.workload, self.problem.cluster, state.vm.copy(), state.ready_s.copy(), state.start_s.copy(),
@@ -261,20 +306,29 @@ def simulate(
 ) -> Schedule:
     """Run `workload` on `cluster` and return what happened.
 
-    seed fixes the drawn durations (equal for every scheduler) and the scheduler's own
-    choices. noise=False runs every task for exactly its mean duration. Raises
-    WorkflowError before the run when a task fits no VM.
+    seed fixes the drawn durations (equal for every scheduler) and, through a stream of
+    its own, the scheduler's choices. noise=False runs every task for exactly its mean
+    duration. Raises WorkflowError before the run when a task fits no VM, and
+    SimulationError when the scheduler asks for something illegal.
     """
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise WorkflowError(f"seed must be an integer of at least 0, got {seed!r}")
     problem = Problem(workload, cluster)
     factor = duration_factors(workload, int(seed)) if noise else np.ones(problem.n)
     simulator = Simulator(problem, factor)
-    scheduler.reset(workload, cluster, int(seed))
-    decisions, seconds = scheduler.run(simulator)
+    began = perf_counter()
+    scheduler.reset(workload, cluster, scheduler_seed(int(seed)))
+    planning_s = perf_counter() - began
+    decision_latency_s = scheduler.run(simulator)
     return simulator.schedule(
         scheduler=scheduler.name,
         seed=int(seed),
         planned_makespan_s=scheduler.planned_makespan_s,
-        decision_latency_s=seconds / max(decisions, 1),
+        planning_s=planning_s,
+        decision_latency_s=decision_latency_s,
     )
+
+
+def scheduler_seed(seed: int) -> int:
+    """The seed that a scheduler is given: not the one of the durations, which it must not be able to draw."""
+    return int(np.random.SeedSequence([_SCHEDULER_STREAM, seed]).generate_state(1, np.uint64)[0])

@@ -217,34 +217,34 @@ class Workflow:
     @cached_property
     def mean_s(self) -> np.ndarray:
         """(n,) mean durations in seconds at VM speed 1."""
-        return _frozen(np.array([t.duration_mean_s for t in self.tasks]))
+        return frozen(np.array([t.duration_mean_s for t in self.tasks]))
 
     @cached_property
     def std_s(self) -> np.ndarray:
         """(n,) standard deviations of the durations in seconds."""
-        return _frozen(np.array([t.duration_std_s for t in self.tasks]))
+        return frozen(np.array([t.duration_std_s for t in self.tasks]))
 
     @cached_property
     def demand(self) -> np.ndarray:
         """(n, 3) cores, GB and Gbit/s held while a task runs."""
-        return _frozen(np.array([[t.cpu, t.memory_gb, t.bandwidth_gbps] for t in self.tasks], dtype=float))
+        return frozen(np.array([[t.cpu, t.memory_gb, t.bandwidth_gbps] for t in self.tasks], dtype=float))
 
     @cached_property
     def parent_ptr(self) -> np.ndarray:
         """(n + 1,) the parents of task i are parent_idx[parent_ptr[i]:parent_ptr[i + 1]]."""
         counts = [len(t.dependencies) for t in self.tasks]
-        return _frozen(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+        return frozen(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
 
     @cached_property
     def parent_idx(self) -> np.ndarray:
         """(e,) positions of the parents, grouped by child."""
         index = self._index_by_text
-        return _frozen(np.array([index[str(p)] for t in self.tasks for p in t.dependencies], dtype=np.int64))
+        return frozen(np.array([index[str(p)] for t in self.tasks for p in t.dependencies], dtype=np.int64))
 
     @cached_property
     def parent_mb(self) -> np.ndarray:
         """(e,) MB sent along each edge, in the order of parent_idx."""
-        return _frozen(np.array([t.data_mb.get(p, 0.0) for t in self.tasks for p in t.dependencies], dtype=float))
+        return frozen(np.array([t.data_mb.get(p, 0.0) for t in self.tasks for p in t.dependencies], dtype=float))
 
     @cached_property
     def _child_csr(self) -> tuple[np.ndarray, np.ndarray]:
@@ -252,8 +252,8 @@ class Workflow:
         order = np.argsort(self.parent_idx, kind="stable")
         counts = np.bincount(self.parent_idx, minlength=n)
         return (
-            _frozen(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)),
-            _frozen(child_of_edge[order].astype(np.int64)),
+            frozen(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)),
+            frozen(child_of_edge[order].astype(np.int64)),
         )
 
     @property
@@ -295,7 +295,7 @@ class Workflow:
                 missing[child] -= 1
                 if missing[child] == 0:
                     order.append(child)
-        return _frozen(np.array(order, dtype=np.int64))
+        return frozen(np.array(order, dtype=np.int64))
 
     @cached_property
     def levels(self) -> np.ndarray:
@@ -304,7 +304,7 @@ class Workflow:
         for i in self.topological_order.tolist():
             if parents := self.parents(i):
                 level[i] = 1 + max(level[p] for p in parents)
-        return _frozen(level)
+        return frozen(level)
 
     def to_networkx(self) -> "networkx.DiGraph":
         """The DAG as a networkx.DiGraph keyed by id, with duration_mean_s and data_mb attributes."""
@@ -319,6 +319,7 @@ class Workflow:
         return graph
 
 
-def _frozen(array: np.ndarray) -> np.ndarray:
+def frozen(array: np.ndarray) -> np.ndarray:
+    """The same array, made read-only."""
     array.flags.writeable = False
     return array

@@ -11,7 +11,11 @@ import numpy as np
 
 from thesis_lib.cluster import Cluster
 from thesis_lib.generators import generate, whole_number
-from thesis_lib.workflow import RESOURCES, Workflow, WorkflowError, finite_number
+from thesis_lib.workflow import RESOURCES, Workflow, WorkflowError, finite_number, frozen
+
+# First words of the random streams, so that no two kinds of draw ever share one.
+_POISSON_STREAM, _DURATION_STREAM = 7100, 7200
+LARGEST_VARIATION = 1e6  # standard deviation / mean of a duration that can still be drawn
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class Workload:
     @cached_property
     def task_ptr(self) -> np.ndarray:
         """(W + 1,) the tasks of workflow w are numbers task_ptr[w] ... task_ptr[w + 1] - 1."""
-        return np.concatenate([[0], np.cumsum([len(w) for w in self.workflows])]).astype(np.int64)
+        return frozen(np.concatenate([[0], np.cumsum([len(w) for w in self.workflows])]).astype(np.int64))
 
     @property
     def n_tasks(self) -> int:
@@ -93,7 +97,7 @@ class Workload:
     @cached_property
     def workflow_of(self) -> np.ndarray:
         """(n,) number of the workflow that each task belongs to."""
-        return np.repeat(np.arange(len(self)), np.diff(self.task_ptr))
+        return frozen(np.repeat(np.arange(len(self)), np.diff(self.task_ptr)))
 
     def task(self, i: int):
         """The Task with number `i`."""
@@ -112,13 +116,21 @@ def duration_factors(workload: Workload, seed: int) -> np.ndarray:
 
     Lognormal with mean 1 and the task's coefficient of variation, from one generator
     per (seed, workflow number), so that the draw depends on nothing else: neither on
-    the scheduler nor on ids, names or the VM.
+    the scheduler nor on ids, names or the VM. Raises WorkflowError where a standard
+    deviation is more than LARGEST_VARIATION times its mean.
     """
     factors = []
     for w, workflow in enumerate(workload.workflows):
-        z = np.random.default_rng([seed, w]).standard_normal(len(workflow))
+        z = np.random.default_rng([_DURATION_STREAM, seed, w]).standard_normal(len(workflow))
         mean = workflow.mean_s
-        variation = np.divide(workflow.std_s, mean, out=np.zeros(len(workflow)), where=mean > 0)
+        with np.errstate(over="ignore"):
+            variation = np.divide(workflow.std_s, mean, out=np.zeros(len(workflow)), where=mean > 0)
+        if (variation > LARGEST_VARIATION).any():
+            i = int(workload.task_ptr[w]) + int(variation.argmax())
+            raise WorkflowError(
+                f"{workload.describe_task(i)} has a standard deviation of {variation.max():g} times its mean duration; "
+                f"at most {LARGEST_VARIATION:g} can be drawn"
+            )
         variance = np.log1p(variation**2)
         factors.append(np.exp(np.sqrt(variance) * z - variance / 2))
     return np.concatenate(factors)
@@ -135,7 +147,6 @@ SEED_RANGES = {
     "train": range(2_000_000, 10_000_000),
 }
 _REFERENCE_SEED, _REFERENCE_SIZE = 900_000_000, 300
-_POISSON_STREAM = 7100  # first word of the random stream, so that no other draw shares it
 
 
 def suite_case(suite: str, seed: int, **options) -> tuple[Workload, Cluster]:
@@ -204,6 +215,7 @@ def mean_work_s(families: Sequence[str] = ARTICLE_FAMILIES, cluster: Cluster | N
     family with seeds of its own, so that it never depends on a drawn stream.
     """
     cluster = Cluster.stream() if cluster is None else cluster
+    families = families.split(",") if isinstance(families, str) else families
     held = _reference_held(tuple(families), tuple(sorted(parameters.items())))
     offered = (cluster.capacity * cluster.speed[:, None]).sum(axis=0)
     if lacking := [r for r, h, o in zip(RESOURCES, held, offered) if h > 0 and o == 0]:

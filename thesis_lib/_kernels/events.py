@@ -22,6 +22,7 @@ from thesis_lib._kernels.state import (
     any_legal,
     can_wait,
     fits,
+    fits_anywhere,
     hidden_views,
     problem_views,
     state_views,
@@ -92,14 +93,6 @@ def _queue_next_data(p, s, h, t):
 
 
 @kernel
-def _fits_anywhere(p, s, t):
-    for v in range(p.v):
-        if fits(p, s, t, v):
-            return True
-    return False
-
-
-@kernel
 def _make_ready(p, s, h, t):
     s.status[t] = READY
     s.ready_s[t] = s.now[0]
@@ -118,11 +111,19 @@ def _make_ready(p, s, h, t):
 
 
 @small_kernel
-def _link(s, t, v):
-    head = s.first_on[v]
-    s.first_on[v], s.next_on[t], s.previous_on[t] = t, head, -1
-    if head >= 0:
-        s.previous_on[head] = t
+def _link(p, s, t, v):
+    """Put task t, which starts now, into the list of VM v's running tasks, by expected end."""
+    end = s.start_s[t] + p.exec_s[t, v]
+    before, after = -1, s.first_on[v]
+    while after >= 0 and s.start_s[after] + p.exec_s[after, v] <= end:
+        before, after = after, s.next_on[after]
+    s.previous_on[t], s.next_on[t] = before, after
+    if before >= 0:
+        s.next_on[before] = t
+    else:
+        s.first_on[v] = t
+    if after >= 0:
+        s.previous_on[after] = t
 
 
 @small_kernel
@@ -187,21 +188,21 @@ def process_due_events(p, s, h):
             _finish(p, s, h, index)
             opened = opened or _fits_on(p, s, s.vm[index])
             for k in range(before, s.counts[READY_COUNT]):
-                opened = opened or _fits_anywhere(p, s, s.ready[k])
+                opened = opened or fits_anywhere(p, s, s.ready[k])
         else:
             t = index // p.v
             if s.status[t] == READY:  # otherwise it was placed before all its data was everywhere
                 s.pending[t] = 0
                 s.counts[PENDING] -= 1
                 _queue_next_data(p, s, h, t)
-                opened = opened or _fits_anywhere(p, s, t)
+                opened = opened or fits_anywhere(p, s, t)
     while s.counts[ARRIVED] < p.w and p.arrival_s[s.counts[ARRIVED]] <= s.now[0]:
         w = s.counts[ARRIVED]
         s.counts[ARRIVED] += 1
         for t in range(p.workflow_ptr[w], p.workflow_ptr[w + 1]):
             if s.missing[t] == 0:
                 _make_ready(p, s, h, t)
-                opened = opened or _fits_anywhere(p, s, t)
+                opened = opened or fits_anywhere(p, s, t)
     return opened
 
 
@@ -258,7 +259,7 @@ def put(p, s, h, t, v):
     s.slot[t] = s.counts[RUNNING_COUNT]
     s.running[s.slot[t]] = t
     s.counts[RUNNING_COUNT] += 1
-    _link(s, t, v)
+    _link(p, s, t, v)
     s.vm_load[v] += 1
     for r in range(3):
         s.free[v, r] -= p.demand[t, r]

@@ -8,11 +8,11 @@ from thesis_lib._kernels.compiling import kernel, small_kernel
 from thesis_lib._kernels.events import jump, jump_to_opening, process_due_events, put
 from thesis_lib._kernels.state import (
     DONE_COUNT,
-    FREE_TOLERANCE,
     READY_COUNT,
     fits,
     hidden_views,
     max_free,
+    may_fit,
     problem_views,
     state_views,
 )  # fmt: skip
@@ -73,32 +73,17 @@ def _choose_fcfs(p, s, backfill):
 
 @kernel
 def _expected_start(p, s, t, v):
-    """When VM v will have room for task t, if its running tasks end after their mean durations.
-
-    Walks the running tasks in the order of their expected ends, ties by task number.
-    """
-    now, at, last = s.now[0], s.now[0], -1
+    """When VM v will have room for task t, if its running tasks end after their mean durations."""
+    at = s.now[0]
     cpu, memory, bandwidth = s.free[v, 0], s.free[v, 1], s.free[v, 2]
-    while (
-        p.demand[t, 0] > cpu + FREE_TOLERANCE
-        or p.demand[t, 1] > memory + FREE_TOLERANCE
-        or p.demand[t, 2] > bandwidth + FREE_TOLERANCE
-    ):
-        soonest, ends = np.inf, -1
-        q = s.first_on[v]
-        while q >= 0:
-            end = max(now, s.start_s[q] + p.exec_s[q, v])
-            later = last < 0 or end > at or (end == at and q > last)
-            if later and (end < soonest or (end == soonest and q < ends)):
-                soonest, ends = end, q
-            q = s.next_on[q]
-        if ends < 0:
+    q = s.first_on[v]
+    while not may_fit(p, t, (cpu, memory, bandwidth)):
+        if q < 0:
             return np.inf
-        cpu, memory, bandwidth = cpu + p.demand[ends, 0], memory + p.demand[ends, 1], bandwidth + p.demand[ends, 2]
-        at, last = soonest, ends
-    if p.has_data:
-        at = max(at, s.data_s[t, v])
-    return at
+        at = max(at, s.start_s[q] + p.exec_s[q, v])
+        cpu, memory, bandwidth = cpu + p.demand[q, 0], memory + p.demand[q, 1], bandwidth + p.demand[q, 2]
+        q = s.next_on[q]
+    return max(at, s.data_s[t, v]) if p.has_data else at
 
 
 @kernel
@@ -119,12 +104,12 @@ def _choose_by_key(rule, p, s):
     The patient rules pass over a task that is expected to finish earlier by waiting for
     a busy VM; the others take the free VM at hand.
     """
-    cpu, memory, bandwidth = max_free(p, s)
+    most = max_free(p, s)
     patient = rule == SRW_PATIENT or rule == HEFT_PATIENT
     best_a, best_b, best_t, best_v = np.inf, np.inf, -1, -1
     for k in range(s.counts[READY_COUNT]):
         t = s.ready[k]
-        if p.demand[t, 0] > cpu or p.demand[t, 1] > memory or p.demand[t, 2] > bandwidth:
+        if not may_fit(p, t, most):
             continue
         a, b = _keys(rule, p, s, t)
         if a < best_a or (a == best_a and b < best_b):
@@ -137,11 +122,11 @@ def _choose_by_key(rule, p, s):
 @kernel
 def _choose_tetris(p, s):
     """The pair with the largest alignment sum_r demand_r x free_r, both as shares of the VM's capacity."""
-    cpu, memory, bandwidth = max_free(p, s)
+    most = max_free(p, s)
     best, best_t, best_v = -1.0, -1, -1
     for k in range(s.counts[READY_COUNT]):
         t = s.ready[k]
-        if p.demand[t, 0] > cpu or p.demand[t, 1] > memory or p.demand[t, 2] > bandwidth:
+        if not may_fit(p, t, most):
             continue
         for v in range(p.v):
             if fits(p, s, t, v):
@@ -167,11 +152,11 @@ def _next_random(rng):
 @kernel
 def _choose_random(p, s, rng):
     """A legal pair drawn uniformly (reservoir sampling, so one pass is enough)."""
-    cpu, memory, bandwidth = max_free(p, s)
+    most = max_free(p, s)
     count, best_t, best_v = 0, -1, -1
     for k in range(s.counts[READY_COUNT]):
         t = s.ready[k]
-        if p.demand[t, 0] > cpu or p.demand[t, 1] > memory or p.demand[t, 2] > bandwidth:
+        if not may_fit(p, t, most):
             continue
         for v in range(p.v):
             if fits(p, s, t, v):

@@ -24,13 +24,15 @@ OK, ILLEGAL, STUCK = 0, 1, 2
 FREE_TOLERANCE = 1e-9  # cores, GB or Gbit/s that rounding may take away
 
 
-class Problem(NamedTuple):
+class ProblemViews(NamedTuple):
+    """The workload and the cluster; never changes."""
+
     n: int
     v: int
     w: int
-    has_data: bool
+    has_data: bool  # some edge carries data and there are VMs to send it between
     workflow_of: np.ndarray  # (n,)
-    workflow_ptr: np.ndarray  # (w + 1,)
+    workflow_ptr: np.ndarray  # (w + 1,) tasks of workflow k: workflow_ptr[k] ... workflow_ptr[k + 1] - 1
     parent_ptr: np.ndarray  # (n + 1,)
     parent_idx: np.ndarray  # (e,)
     child_ptr: np.ndarray  # (n + 1,)
@@ -46,30 +48,34 @@ class Problem(NamedTuple):
     work: np.ndarray  # (n,) mean_s x share of the cluster's scarcest resource for the task
 
 
-class State(NamedTuple):
-    counts: np.ndarray  # (6,) done, ready, arrived workflows, running, pending data events, unused
-    status: np.ndarray  # (n,)
+class StateViews(NamedTuple):
+    """What a scheduler may see of a run."""
+
+    counts: np.ndarray  # (5,) see DONE_COUNT ... PENDING below
+    status: np.ndarray  # (n,) BLOCKED, READY, RUNNING or DONE
     missing: np.ndarray  # (n,) parents that have not finished
     vm: np.ndarray  # (n,) -1 before the start
-    ready: np.ndarray  # (n,) the first counts[1] entries, in the order they became ready
-    running: np.ndarray  # (n,) the first counts[3] entries, in no particular order
-    slot: np.ndarray  # (n,) position in `running`
-    first_on: np.ndarray  # (v,) a task that runs on the VM, -1 for none: the head of a linked list
-    next_on: np.ndarray  # (n,) the next task that runs on the same VM, -1 at the end
-    previous_on: np.ndarray  # (n,) the one before it, -1 at the head
-    pending: np.ndarray  # (n,) 1 while a data event of the task is queued
-    tasks_left: np.ndarray  # (w,)
+    ready: np.ndarray  # (n,) the first counts[READY_COUNT] entries, in the order they became ready
+    running: np.ndarray  # (n,) the first counts[RUNNING_COUNT] entries, in no particular order
+    slot: np.ndarray  # (n,) position of a running task in `running`
+    next_on: np.ndarray  # (n,) linked list of the tasks that run on one VM, by expected end; -1 at the end
+    previous_on: np.ndarray  # (n,) the same list backwards, -1 at the head
+    first_on: np.ndarray  # (v,) head of that list: the task expected to end first, -1 for none
     vm_load: np.ndarray  # (v,) running tasks per VM
+    pending: np.ndarray  # (n,) 1 while a data event of the task is queued
+    tasks_left: np.ndarray  # (w,) unfinished tasks
     now: np.ndarray  # (1,)
-    ready_s: np.ndarray  # (n,)
-    start_s: np.ndarray  # (n,)
-    finish_s: np.ndarray  # (n,) NaN until the task has finished
+    ready_s: np.ndarray  # (n,) NaN until the task is ready
+    start_s: np.ndarray  # (n,) NaN until it has started
+    finish_s: np.ndarray  # (n,) NaN until it has finished
     free: np.ndarray  # (v, 3)
     work_left: np.ndarray  # (w,) work of the unfinished tasks
-    data_s: np.ndarray  # (n, v) when all data has arrived; (0, v) without data
+    data_s: np.ndarray  # (n, v) when all data is on the VM, infinite before the task is ready; (0, v) without data
 
 
-class Hidden(NamedTuple):
+class HiddenViews(NamedTuple):
+    """What only the simulator knows: the drawn durations and the event queue."""
+
     size: np.ndarray  # (1,) events in the heap
     kind: np.ndarray  # (2n,)
     index: np.ndarray  # (2n,)
@@ -77,12 +83,13 @@ class Hidden(NamedTuple):
     time: np.ndarray  # (2n,)
 
 
-DONE_COUNT, READY_COUNT, ARRIVED, RUNNING_COUNT, PENDING = 0, 1, 2, 3, 4
+# Positions in StateViews.counts: done tasks, ready tasks, arrived workflows, running tasks, queued data events.
+DONE_COUNT, READY_COUNT, ARRIVED, RUNNING_COUNT, PENDING = range(5)
 
 
 def state_sizes(n: int, v: int, w: int, has_data: bool) -> tuple[int, int]:
-    """Lengths of the buffers si and sf."""
-    return 6 + 9 * n + w + 2 * v, 1 + 3 * n + 3 * v + w + (n * v if has_data else 0)
+    """Lengths of the buffers si and sf: the views of `state_views` one after another."""
+    return 5 + 8 * n + 2 * v + n + w, 1 + 3 * n + 3 * v + w + (n * v if has_data else 0)
 
 
 def hidden_sizes(n: int) -> tuple[int, int]:
@@ -92,51 +99,70 @@ def hidden_sizes(n: int) -> tuple[int, int]:
 
 @small_kernel
 def problem_views(pi, pf):
-    n, v, w, e = pi[0], pi[1], pi[2], pi[3]
-    a = 5
-    b = a + n
-    c = b + w + 1
-    d = c + n + 1
-    f = d + e
-    g = f + n + 1
-    x = 0
-    y = x + 3 * n
-    z = y + n * v
-    k = z + 3 * v
-    m = k + w
-    o = m + e
-    q = o + v * v
-    return Problem(
-        n, v, w, pi[4] == 1,
-        pi[a:b], pi[b:c], pi[c:d], pi[d:f], pi[f:g], pi[g : g + e],
-        pf[x:y].reshape((n, 3)), pf[y:z].reshape((n, v)), pf[z:k].reshape((v, 3)), pf[k:m], pf[m:o],
-        pf[o:q].reshape((v, v)), pf[q : q + n], pf[q + n : q + 2 * n], pf[q + 2 * n : q + 3 * n],
+    """Names for the parts of the problem's buffers, in the order in which they lie there."""
+    n, v, w, e, has_data = pi[0], pi[1], pi[2], pi[3], pi[4] == 1
+    workflow_of, i = pi[5 : 5 + n], 5 + n
+    workflow_ptr, i = pi[i : i + w + 1], i + w + 1
+    parent_ptr, i = pi[i : i + n + 1], i + n + 1
+    parent_idx, i = pi[i : i + e], i + e
+    child_ptr, i = pi[i : i + n + 1], i + n + 1
+    child_idx, i = pi[i : i + e], i + e
+    demand, f = pf[0 : 3 * n], 3 * n
+    exec_s, f = pf[f : f + n * v], f + n * v
+    capacity, f = pf[f : f + 3 * v], f + 3 * v
+    arrival_s, f = pf[f : f + w], f + w
+    parent_mb, f = pf[f : f + e], f + e
+    link, f = pf[f : f + v * v], f + v * v
+    mean_s, f = pf[f : f + n], f + n
+    rank_s, f = pf[f : f + n], f + n
+    work, f = pf[f : f + n], f + n
+    return ProblemViews(
+        n, v, w, has_data, workflow_of, workflow_ptr, parent_ptr, parent_idx, child_ptr, child_idx,
+        demand.reshape((n, 3)), exec_s.reshape((n, v)), capacity.reshape((v, 3)), arrival_s, parent_mb,
+        link.reshape((v, v)), mean_s, rank_s, work,
     )  # fmt: skip
 
 
 @small_kernel
 def state_views(p, si, sf):
+    """Names for the parts of the state's buffers, in the order in which they lie there."""
     n, v, w = p.n, p.v, p.w
-    a = 6
-    x = 1 + 3 * n
-    y = x + 3 * v
-    z = y + w
+    counts, i = si[0:5], 5
+    status, i = si[i : i + n], i + n
+    missing, i = si[i : i + n], i + n
+    vm, i = si[i : i + n], i + n
+    ready, i = si[i : i + n], i + n
+    running, i = si[i : i + n], i + n
+    slot, i = si[i : i + n], i + n
+    next_on, i = si[i : i + n], i + n
+    previous_on, i = si[i : i + n], i + n
+    first_on, i = si[i : i + v], i + v
+    vm_load, i = si[i : i + v], i + v
+    pending, i = si[i : i + n], i + n
+    tasks_left, i = si[i : i + w], i + w
+    now, f = sf[0:1], 1
+    ready_s, f = sf[f : f + n], f + n
+    start_s, f = sf[f : f + n], f + n
+    finish_s, f = sf[f : f + n], f + n
+    free, f = sf[f : f + 3 * v], f + 3 * v
+    work_left, f = sf[f : f + w], f + w
     rows = n if p.has_data else 0
-    b = a + 9 * n
-    c = b + w
-    return State(
-        si[0:6], si[a : a + n], si[a + n : a + 2 * n], si[a + 2 * n : a + 3 * n], si[a + 3 * n : a + 4 * n],
-        si[a + 4 * n : a + 5 * n], si[a + 5 * n : a + 6 * n], si[c + v : c + 2 * v], si[a + 7 * n : a + 8 * n],
-        si[a + 8 * n : b], si[a + 6 * n : a + 7 * n], si[b:c], si[c : c + v],
-        sf[0:1], sf[1 : 1 + n], sf[1 + n : 1 + 2 * n], sf[1 + 2 * n : x], sf[x:y].reshape((v, 3)), sf[y:z],
-        sf[z : z + rows * v].reshape((rows, v)),
+    data_s, f = sf[f : f + rows * v], f + rows * v
+    return StateViews(
+        counts, status, missing, vm, ready, running, slot, next_on, previous_on, first_on, vm_load, pending,
+        tasks_left, now, ready_s, start_s, finish_s, free.reshape((v, 3)), work_left, data_s.reshape((rows, v)),
     )  # fmt: skip
 
 
 @small_kernel
 def hidden_views(p, hi, hf):
-    n = p.n
-    return Hidden(hi[0:1], hi[1 : 1 + 2 * n], hi[1 + 2 * n : 1 + 4 * n], hf[0:n], hf[n : 3 * n])
+    """Names for the parts of the hidden buffers."""
+    size, i = hi[0:1], 1
+    kind, i = hi[i : i + 2 * p.n], i + 2 * p.n
+    index, i = hi[i : i + 2 * p.n], i + 2 * p.n
+    factor, f = hf[0 : p.n], p.n
+    time, f = hf[f : f + 2 * p.n], f + 2 * p.n
+    return HiddenViews(size, kind, index, factor, time)
 
 
 # --- what may be placed -------------------------------------------------------------------
@@ -158,23 +184,40 @@ def fits(p, s, t, v):
 
 @small_kernel
 def max_free(p, s):
-    """The largest free amount of each resource on any VM: a quick way to reject a task."""
+    """The largest free amount of each resource on any VM (cores, GB, Gbit/s)."""
     cpu, memory, bandwidth = s.free[0, 0], s.free[0, 1], s.free[0, 2]
     for v in range(1, p.v):
         cpu, memory = max(cpu, s.free[v, 0]), max(memory, s.free[v, 1])
         bandwidth = max(bandwidth, s.free[v, 2])
-    return cpu + FREE_TOLERANCE, memory + FREE_TOLERANCE, bandwidth + FREE_TOLERANCE
+    return cpu, memory, bandwidth
+
+
+@small_kernel
+def may_fit(p, t, most):
+    """False when task t needs more than `max_free` found: a quick way to pass over it."""
+    return (
+        p.demand[t, 0] <= most[0] + FREE_TOLERANCE
+        and p.demand[t, 1] <= most[1] + FREE_TOLERANCE
+        and p.demand[t, 2] <= most[2] + FREE_TOLERANCE
+    )
+
+
+@kernel
+def fits_anywhere(p, s, t):
+    """True when ready task t can start on some VM now."""
+    for v in range(p.v):
+        if fits(p, s, t, v):
+            return True
+    return False
 
 
 @kernel
 def any_legal(p, s):
-    cpu, memory, bandwidth = max_free(p, s)
+    """True when some ready task can start on some VM now."""
+    most = max_free(p, s)
     for k in range(s.counts[READY_COUNT]):
-        t = s.ready[k]
-        if p.demand[t, 0] <= cpu and p.demand[t, 1] <= memory and p.demand[t, 2] <= bandwidth:
-            for v in range(p.v):
-                if fits(p, s, t, v):
-                    return True
+        if may_fit(p, s.ready[k], most) and fits_anywhere(p, s, s.ready[k]):
+            return True
     return False
 
 

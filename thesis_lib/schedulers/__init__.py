@@ -10,9 +10,11 @@ __all__ = ["Plan", "Scheduler", "make", "names"]
 
 
 def _rule(name: str) -> Callable[..., Scheduler]:
-    def build() -> Scheduler:
+    def build(**options: object) -> Scheduler:
         from thesis_lib.schedulers.rules import Rule
 
+        if options:
+            raise TypeError("it has no options")
         return Rule(name)
 
     return build

@@ -20,7 +20,9 @@ class Scheduler:
 
     `reset` is called once before a run. `decide` is called at every decision point
     and returns (task number, VM position), or None to wait for the next event.
-    A scheduler reads the state and never changes it.
+    A scheduler reads the state and never changes it. It is given the whole workload at
+    `reset`; a fair online scheduler uses of it only what has arrived (`state.arrived`
+    workflows), as all but the ones called clairvoyant do here.
     """
 
     name: str = ""
@@ -37,20 +39,26 @@ class Scheduler:
         """What the scheduler expects of the run it was reset for, if it has a plan."""
         return None
 
-    def run(self, simulator: "Simulator") -> tuple[int, float]:
-        """Drive the simulator to the end; return the number of decisions and the seconds they took."""
+    def run(self, simulator: "Simulator") -> float | None:
+        """Drive the simulator to the end; return the mean wall-clock seconds of one decision.
+
+        A scheduler that runs in one compiled loop returns None: it cannot time decisions apart.
+        """
         decisions, seconds = 0, 0.0
-        state = simulator.state
         while not simulator.done:
             began = perf_counter()
-            action = self.decide(state)
+            action = self.decide(simulator.state)
             seconds += perf_counter() - began
             decisions += 1
             if action is None:
                 simulator.wait()
-            else:
-                simulator.place(*action)
-        return decisions, seconds
+                continue
+            try:
+                task, vm = action
+            except (TypeError, ValueError):
+                raise ValueError(f"{self.name}.decide must return (task, vm) or None, got {action!r}") from None
+            simulator.place(task, vm)
+        return seconds / max(decisions, 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,6 @@ random         any legal pair, all equally likely
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,18 +37,17 @@ class Rule(Scheduler):
         self._rng = np.zeros(1, np.uint64)
 
     def reset(self, workload: Workload, cluster: Cluster, seed: int) -> None:
+        """Start the random numbers of `random` anew; the other rules need nothing."""
         self._rng[0] = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
 
     def decide(self, state: "State") -> tuple[int, int] | None:
-        problem = state.problem
-        task, vm = kernels.choose(self._code, problem.pi, problem.pf, state.si, state.sf, self._rng)
+        """What the rule places now, or None to wait."""
+        task, vm = kernels.choose(self._code, *state.arguments, self._rng)
         return None if task < 0 else (task, vm)
 
-    def run(self, simulator: "Simulator") -> tuple[int, float]:
+    def run(self, simulator: "Simulator") -> None:
         """The whole run in one compiled loop; the same schedule as step by step."""
-        began = perf_counter()
-        decisions = simulator.run_rule(self._code, self._rng)
-        return decisions, perf_counter() - began
+        simulator.run_rule(self._code, self._rng)
 
 
 def fcfs(backfill: bool = False) -> Rule:
