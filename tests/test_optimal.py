@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from tests.paper_example import OPTIMUM_S, paper_example
 from tests.strategies import workloads_on_clusters
+from thesis_lib._kernels.state import FREE_TOLERANCE
 from thesis_lib.cluster import VM, Cluster, exec_time_s
 from thesis_lib.formats import load_workflow
 from thesis_lib.ranks import lower_bound_s
 from thesis_lib.schedulers import make
+from thesis_lib.schedulers.base import Plan
 from thesis_lib.schedulers.integer_grid import IntegerProblem, exact_steps, steps_down, steps_up
 from thesis_lib.schedulers.optimal import Optimal
 from thesis_lib.schedulers.plan import plan_to_schedule
@@ -77,12 +80,17 @@ def test_demands_just_above_half_never_share_and_thirds_do():
     assert Optimal().plan(single(*thirds), Cluster((VM(0, 1, 0, 0),))).makespan_s == 10
 
 
-def test_waiting_for_the_fast_vm_beats_the_greedy_choice():
-    # HEFT spreads x and y, and the join waits for 10 s of data. One after another on one VM: 6 + 4 + 1 = 11.
-    cluster = Cluster((VM("a", 1, 0, 1), VM("b", 1, 0, 1)), ((0, 0.08), (0.08, 0)))
+def waiting_case() -> tuple[Workload, Cluster]:
+    """x (6 s) and y (4 s), each with 10 s of data for a join (1 s), on two equal VMs."""
     workload = single(
         Task("x", 6), Task("y", 4), Task("join", 1, dependencies=("x", "y"), data_mb={"x": 100.0, "y": 100.0})
     )  # fmt: skip
+    return workload, Cluster((VM("a", 1, 0, 1), VM("b", 1, 0, 1)), ((0, 0.08), (0.08, 0)))
+
+
+def test_waiting_for_the_fast_vm_beats_the_greedy_choice():
+    # HEFT spreads x and y, and the join waits for 10 s of data. One after another on one VM: 6 + 4 + 1 = 11.
+    workload, cluster = waiting_case()
     plan = Optimal().plan(workload, cluster)
     assert (plan.makespan_s, plan.bound_s, plan.optimal) == (11, 11, True)
     assert make("heft").plan(workload, cluster).makespan_s == 15  # x on a until 6, y on b until 4, its data at 14, join
@@ -96,16 +104,33 @@ def test_arrivals_are_respected():
 
 
 @pytest.mark.parametrize(
-    "options", [{"time_limit_s": -1}, {"workers": 0}, {"objective": "cost"}, {"time_limit_s": math.nan}]
+    "options, allowed",
+    [
+        ({"time_limit_s": 0}, "time_limit_s must be a number of seconds above 0, got 0"),
+        ({"time_limit_s": -1}, "above 0, got -1"),
+        ({"time_limit_s": math.nan}, r"time_limit_s \(seconds, above 0\) must be finite"),
+        ({"time_limit_s": "x"}, r"time_limit_s \(seconds, above 0\) must be a number, got 'x'"),
+        ({"workers": 0}, "workers must be a whole number from 1 to 1000, got 0"),
+        ({"workers": 1.5}, "workers must be a whole number"),
+        ({"seed": "x"}, "seed must be a whole number from 0 to 2147483647, got 'x'"),
+        ({"seed": -1}, "seed must be a whole number"),
+        ({"seed": 2**31}, "seed must be a whole number"),
+        ({"objective": "cost"}, "objective must be one of makespan, mean_completion, got 'cost'"),
+    ],
 )
-def test_bad_options_are_refused(options):
-    with pytest.raises(WorkflowError):
-        Optimal(**options)
+def test_bad_options_are_refused_with_the_allowed_values(options, allowed):
+    with pytest.raises(WorkflowError, match=allowed):
+        make("optimal", **options)
+
+
+def test_the_largest_options_are_taken():
+    plan = make("optimal", seed=2**31 - 1, workers=np.int64(2), time_limit_s=5).plan(*waiting_case())
+    assert plan.optimal
 
 
 def test_without_time_the_best_list_plan_and_a_true_bound_come_back():
     workload, cluster = random_case(3, 40), Cluster((VM(0, 4, 8, 1), VM(1, 2, 4, 1, speed=1.5)))
-    plan = Optimal(time_limit_s=0).plan(workload, cluster)
+    plan = Optimal(time_limit_s=1e-6).plan(workload, cluster)
     assert plan.makespan_s <= make("heft").plan(workload, cluster).makespan_s
     assert lower_bound_s(workload.workflows[0], cluster) - 1e-9 <= plan.bound_s <= plan.makespan_s
 
@@ -125,55 +150,91 @@ def random_case(seed: int, n: int, whole: bool = True) -> Workload:
     return single(*tasks)
 
 
-def brute_force_s(workload: Workload, cluster: Cluster) -> float:
-    """Least makespan over all orders and all choices of VMs; each task starts as early as it fits."""
-    workflow, n = workload.workflows[0], workload.n_tasks
-    times, best = exec_time_s(workflow, cluster), math.inf
-    for order in itertools.permutations(range(n)):
-        if any(order.index(q) > order.index(i) for i in range(n) for q in workflow.parents(i)):
-            continue
-        for vms in itertools.product(range(len(cluster)), repeat=n):
-            best = min(best, serial_makespan_s(workflow, cluster, times, order, vms, best))
-    return best
+class BruteForce:
+    """Every order of the tasks with every choice of VMs; each task starts as early as it fits beside those before.
+
+    One of these schedules is optimal, because both objectives only grow with finish times.
+    """
+
+    def __init__(self, workload: Workload, cluster: Cluster):
+        flows, self.ptr = workload.workflows, workload.task_ptr.tolist()
+        self.n, self.cluster, self.arrivals_s = workload.n_tasks, cluster, workload.arrivals_s
+        self.times = np.concatenate([exec_time_s(w, cluster) for w in flows]).tolist()
+        self.demand = np.concatenate([w.demand for w in flows])
+        self.release = [a for w, a in zip(flows, workload.arrivals_s) for _ in w.tasks]
+        self.parents = [
+            {first + w.index(parent): task.data_mb.get(parent, 0.0) for parent in task.dependencies}
+            for first, w in zip(self.ptr, flows)
+            for task in w.tasks
+        ]
+
+    def least(self, value) -> float:
+        """The least value(ends of the workflows) of all schedules."""
+        orders = [o for o in itertools.permutations(range(self.n)) if self.parents_first(o)]
+        choices = itertools.product(*([v for v, s in enumerate(row) if s < math.inf] for row in self.times))
+        return min(value(self.ends(order, vms)) for vms in choices for order in orders)
+
+    def makespan_s(self) -> float:
+        return self.least(max) - self.arrivals_s[0]
+
+    def mean_completion_s(self) -> float:
+        return (self.least(sum) - sum(self.arrivals_s)) / len(self.arrivals_s)
+
+    def parents_first(self, order) -> bool:
+        return all(order.index(q) < order.index(i) for i in range(self.n) for q in self.parents[i])
+
+    def ends(self, order, vms) -> list[float]:
+        """When each workflow ends."""
+        start, end = {}, {}
+        for i in order:
+            v, ready = vms[i], self.release[i]
+            for q, mb in self.parents[i].items():
+                ready = max(ready, end[q] + (mb / self.cluster.link_mb_per_s[vms[q], v] if vms[q] != v else 0))
+            here = [j for j in start if vms[j] == v]
+            moments = sorted([ready, *(end[j] for j in here if end[j] > ready)])
+            start[i] = next(t for t in moments if self.room(here, start, end, i, v, t))
+            end[i] = start[i] + self.times[i][v]
+        return [max(end[i] for i in range(a, b)) for a, b in itertools.pairwise(self.ptr)]
+
+    def room(self, here, start, end, i, v, begin) -> bool:
+        """What is held grows at starts only, so looking there is enough."""
+        for t in [begin, *(start[j] for j in here if begin < start[j] < begin + self.times[i][v])]:
+            held = sum((self.demand[j] for j in here if start[j] <= t < end[j]), self.demand[i])
+            if (held > self.cluster.capacity[v] + FREE_TOLERANCE).any():
+                return False
+        return True
 
 
-def serial_makespan_s(workflow, cluster, times, order, vms, give_up_s) -> float:
-    start, end = {}, {}
-    for i in order:
-        v = vms[i]
-        ready = 0.0
-        for parent in workflow.tasks[i].dependencies:
-            q = workflow.index(parent)
-            moved = workflow.tasks[i].data_mb.get(parent, 0) / cluster.link_mb_per_s[vms[q], v] if vms[q] != v else 0
-            ready = max(ready, end[q] + moved)
-        here = [j for j in start if vms[j] == v]
-        moments = sorted([ready, *(end[j] for j in here if end[j] > ready)])
-        start[i] = next(t for t in moments if room(workflow, cluster, here, start, end, i, v, t, t + times[i, v]))
-        end[i] = start[i] + times[i, v]
-        if not end[i] < give_up_s:
-            return math.inf
-    return max(end.values())
+def uneven_pair() -> Cluster:
+    """Two VMs that differ in memory, speed and the links to each other."""
+    return Cluster((VM(0, 2, 6, 1), VM(1, 2, 4, 1, speed=1.2)), ((0, 0.08), (0.16, 0)))
 
 
-def room(workflow, cluster, here, start, end, i, v, begin, finish) -> bool:
-    """Demands change at starts only, so looking there is enough."""
-    for t in [begin, *(start[j] for j in here if begin < start[j] < finish)]:
-        held = sum((workflow.demand[j] for j in here if start[j] <= t < end[j]), workflow.demand[i])
-        if (held > cluster.capacity[v] + 1e-9).any():
-            return False
-    return True
+def check_optimum(plan: Plan, value_s: float, best_s: float) -> None:
+    assert value_s == pytest.approx(best_s, rel=1e-6)
+    assert plan.bound_s <= best_s + 1e-9
+    assert plan.bound_s == pytest.approx(best_s, rel=1e-6)
+    assert plan.optimal
 
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("whole", [True, False], ids=["whole seconds", "rounded seconds"])
 def test_equals_brute_force(seed, whole):
-    workload = random_case(seed, 4, whole)
-    cluster = Cluster((VM(0, 2, 6, 1), VM(1, 2, 4, 1, speed=1.2)), ((0, 0.08), (0.16, 0)))
-    plan, best = Optimal().plan(workload, cluster), brute_force_s(workload, cluster)
-    assert plan.makespan_s == pytest.approx(best, rel=1e-6)
-    assert plan.bound_s <= best + 1e-9
-    assert plan.bound_s == pytest.approx(best, rel=1e-6)
-    assert plan.optimal
+    workload, cluster = random_case(seed, 4, whole), uneven_pair()
+    plan = Optimal().plan(workload, cluster)
+    check_optimum(plan, plan.makespan_s, BruteForce(workload, cluster).makespan_s())
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("objective", ["makespan", "mean_completion"])
+def test_equals_brute_force_with_arrivals(seed, objective):
+    flows = [random_case(10 * seed + k, n).workflows[0] for k, n in enumerate((2, 2, 1))]
+    workload, cluster = Workload(tuple(flows), (1.0, 3.0, 4.5)), uneven_pair()
+    plan = Optimal(objective=objective).plan(workload, cluster)
+    schedule = plan_to_schedule(plan, workload, cluster)
+    schedule.validate()
+    metric = f"{objective}_s"
+    check_optimum(plan, getattr(schedule, metric), getattr(BruteForce(workload, cluster), metric)())
 
 
 # --- known optima ----------------------------------------------------------------------------
@@ -186,6 +247,14 @@ def known_rows(folder, slow: bool) -> list[dict[str, str]]:
     with (folder / "known_optima.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if not row["file"].startswith("psplib")]
     return [row for row in rows if (SLOW in row["file"]) == slow]
+
+
+def test_example_of_the_heft_paper():
+    workload, cluster = paper_example()
+    scheduler = Optimal(time_limit_s=60)
+    done = simulate(scheduler, workload, cluster, noise=False)
+    done.validate()
+    assert (done.makespan_s, scheduler.current.bound_s, scheduler.current.optimal) == (OPTIMUM_S, OPTIMUM_S, True)
 
 
 def known_case(folder, row) -> tuple[Workload, Cluster]:

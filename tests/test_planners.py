@@ -8,17 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.paper_example import CPOP_S, HEFT_S, paper_example
 from tests.strategies import workloads_on_clusters
 from thesis_lib._kernels import planning as kernels
 from thesis_lib.cluster import VM, Cluster
 from thesis_lib.formats import load_workflow
-from thesis_lib.schedule import ScheduleError
+from thesis_lib.schedule import Schedule, ScheduleError
 from thesis_lib.schedulers import make
-from thesis_lib.schedulers.base import Plan
+from thesis_lib.schedulers.base import Plan, Scheduler
 from thesis_lib.schedulers.plan import Draft, PlanScheduler, plan_in_order, plan_to_schedule, rank_order
-from thesis_lib.simulator import Problem, simulate
+from thesis_lib.simulator import Problem, Simulator, simulate
 from thesis_lib.workflow import Task, Workflow, WorkflowError
-from thesis_lib.workload import Workload
+from thesis_lib.workload import Workload, poisson_stream
 
 PLANNERS = ("heft", "heft_single", "cpop", "peft")
 
@@ -39,32 +40,37 @@ def one_core(count: int = 1) -> Cluster:
 # --- insertion ---------------------------------------------------------------------------
 
 
-class Book:
+class OneVm:
     """The reservations of one VM, made straight in the kernels."""
 
-    def __init__(self, capacity, room: int = 50):
-        size = kernels.pool_size(room, 1)
-        self.time, self.used, self.after = np.full(size, -np.inf), np.zeros((size, 3)), np.full(size, -1)
-        self.count, self.limit = np.array([1]), np.array([capacity], dtype=float)
+    def __init__(self, *capacity):
+        self.book = kernels.empty_book(np.array([capacity], dtype=float), reservations=50)
 
-    def add(self, start, end, demand):
-        kernels.reserve(self.time, self.used, self.after, self.count, 0, np.array([demand], float), 0, start, end)
+    def add(self, start, end, *demand):
+        kernels.reserve(self.book, 0, tuple(map(float, demand)), float(start), float(end))
         return self
 
-    def earliest(self, ready, duration, demand):
-        demand = np.array([demand], dtype=float)
-        return kernels.earliest_fit(
-            self.time, self.used, self.after, 0, demand, 0, self.limit, 0, float(ready), float(duration)
-        )
+    def earliest(self, ready, duration, *demand):
+        return kernels.earliest_fit(self.book, 0, tuple(map(float, demand)), float(ready), float(duration))
+
+
+def test_the_list_of_segments_is_the_one_drawn_in_the_module():
+    book = OneVm(4, 0, 0).add(0, 20, 2, 0, 0).add(10, 30, 1, 0, 0).book
+    chain = [int(book.head[0])]
+    while book.after[chain[-1]] != -1:
+        chain.append(int(book.after[chain[-1]]))
+    assert chain == [0, 1, 3, 2, 4]
+    assert book.time[chain].tolist() == [-math.inf, 0, 10, 20, 30]
+    assert book.used[chain, 0].tolist() == [0, 2, 3, 1, 0]
 
 
 @pytest.mark.parametrize("slots", list(itertools.permutations([(0.0, 10.0), (30.0, 40.0)])))
 @pytest.mark.parametrize("ready, start", [(12, 12), (5, 10), (20, 40)])
 def test_insertion_into_a_gap(slots, ready, start):
-    book = Book([1, 0, 0])
+    vm = OneVm(1, 0, 0)
     for begin, end in slots:
-        book.add(begin, end, [1, 0, 0])
-    assert book.earliest(ready, 15, [1, 0, 0]) == start
+        vm.add(begin, end, 1, 0, 0)
+    assert vm.earliest(ready, 15, 1, 0, 0) == start
 
 
 @pytest.mark.parametrize("ready, start", [(12, 12), (5, 10), (20, 40)])
@@ -79,25 +85,25 @@ def test_insertion_through_a_whole_plan_placed_out_of_order(ready, start):
 
 def test_insertion_beside_other_tasks_up_to_each_capacity():
     # 4 cores and 8 GB: 3 cores and 1 GB until 10, then 2 cores and 6 GB until 20.
-    book = Book([4, 8, 0]).add(10.0, 20.0, [2, 6, 0]).add(0.0, 10.0, [3, 1, 0])
-    assert book.earliest(0, 15, [1, 0, 0]) == 0  # 4 and 3 cores
-    assert book.earliest(0, 5, [2, 0, 0]) == 10  # 5 cores before 10, 4 after
-    assert book.earliest(0, 5, [3, 0, 0]) == 20
-    assert book.earliest(0, 10, [1, 7, 0]) == 0  # 8 GB before 10
-    assert book.earliest(0, 11, [1, 3, 0]) == 20  # 9 GB after 10
-    assert book.earliest(12, 1, [2, 2, 0]) == 12
-    assert book.earliest(0, 1, [5, 0, 0]) == math.inf
+    vm = OneVm(4, 8, 0).add(10.0, 20.0, 2, 6, 0).add(0.0, 10.0, 3, 1, 0)
+    assert vm.earliest(0, 15, 1, 0, 0) == 0  # 4 and 3 cores
+    assert vm.earliest(0, 5, 2, 0, 0) == 10  # 5 cores before 10, 4 after
+    assert vm.earliest(0, 5, 3, 0, 0) == 20
+    assert vm.earliest(0, 10, 1, 7, 0) == 0  # 8 GB before 10
+    assert vm.earliest(0, 11, 1, 3, 0) == 20  # 9 GB after 10
+    assert vm.earliest(12, 1, 2, 2, 0) == 12
+    assert vm.earliest(0, 1, 5, 0, 0) == math.inf
 
 
 def test_zero_duration_needs_room_only_at_its_instant():
-    book = Book([1, 0, 0]).add(10.0, 20.0, [1, 0, 0])
-    assert book.earliest(10, 0, [1, 0, 0]) == 10  # before the task that starts then
-    assert book.earliest(15, 0, [1, 0, 0]) == 20
-    assert book.earliest(20, 0, [1, 0, 0]) == 20
-    book.add(25.0, 25.0, [1, 0, 0])
-    assert book.earliest(20, 6, [1, 0, 0]) == 25  # must not span the instant 25
-    assert book.earliest(20, 5, [1, 0, 0]) == 20
-    assert book.earliest(25, 0, [1, 0, 0]) == 25  # two instants follow one another
+    vm = OneVm(1, 0, 0).add(10.0, 20.0, 1, 0, 0)
+    assert vm.earliest(10, 0, 1, 0, 0) == 10  # before the task that starts then
+    assert vm.earliest(15, 0, 1, 0, 0) == 20
+    assert vm.earliest(20, 0, 1, 0, 0) == 20
+    vm.add(25.0, 25.0, 1, 0, 0)
+    assert vm.earliest(20, 6, 1, 0, 0) == 25  # must not span the instant 25
+    assert vm.earliest(20, 5, 1, 0, 0) == 20
+    assert vm.earliest(25, 0, 1, 0, 0) == 25  # two instants follow one another
 
 
 RESERVATION = st.tuples(st.integers(0, 30), st.integers(1, 8), st.tuples(*[st.integers(0, 4)] * 3))
@@ -106,15 +112,15 @@ RESERVATION = st.tuples(st.integers(0, 30), st.integers(1, 8), st.tuples(*[st.in
 @settings(max_examples=150, deadline=None)
 @given(st.lists(RESERVATION, max_size=12), RESERVATION)
 def test_insertion_equals_a_search_second_by_second(reservations, asked):
-    used, book = np.zeros((400, 3)), Book([4, 4, 4])
+    used, vm = np.zeros((400, 3)), OneVm(4, 4, 4)
 
     def first_fit(ready, duration, demand):
         return next(t for t in range(ready, 300) if (used[t : t + duration] + demand <= 4).all())
 
     for ready, duration, demand in [*reservations, asked]:
         start = first_fit(ready, duration, demand)
-        assert book.earliest(ready, duration, demand) == start
-        book.add(float(start), float(start + duration), demand)
+        assert vm.earliest(ready, duration, *demand) == start
+        vm.add(start, start + duration, *demand)
         used[start : start + duration] += demand
 
 
@@ -164,21 +170,23 @@ def test_together_means_one_merged_order_and_apart_means_no_foresight(name):
     assert apart.start_s.tolist() == [0, 3]
 
 
-@pytest.mark.parametrize("duration, start", [(10, 10), (11, 25)])
-def test_a_later_workflow_fills_the_gaps_that_the_earlier_one_left(duration, start):
-    # VM a: A until 10, then idle while B runs on b until 20, then D until 25.
+def gap_case(duration_s: float, arrival_s: float) -> tuple[Workload, Cluster]:
+    """A (on a, 10 s) -> B (on b, 10 s) -> D (on a, 5 s), and C (on a), which arrives while a is busy or idle."""
     first = Workflow((
         Task("A", 10, runtime_s={"a": 10.0}),
         Task("B", 10, runtime_s={"b": 10.0}, dependencies=("A",)),
         Task("D", 5, runtime_s={"a": 5.0}, dependencies=("B",)),
     ))  # fmt: skip
-    second = Workflow((Task("C", duration, runtime_s={"a": float(duration)}),))
-    workload = Workload((first, second), (0.0, 5.0))
-    for name in PLANNERS:
-        plan = make(name).plan(workload, two_vms(1))
-        assert plan.start_s.tolist() == [0, 10, 20, start], name
-        done = simulate(make(name), workload, two_vms(1), noise=False)
-        assert done.start_s.tolist() == [0, 10, 20, start], name
+    second = Workflow((Task("C", duration_s, runtime_s={"a": float(duration_s)}),))
+    return Workload((first, second), (0.0, arrival_s)), two_vms(1)
+
+
+@pytest.mark.parametrize("duration, start", [(10, 10), (11, 25)])
+@pytest.mark.parametrize("name", PLANNERS)
+def test_a_later_workflow_fills_the_gaps_that_the_earlier_one_left(name, duration, start):
+    workload, cluster = gap_case(duration, arrival_s=5)
+    assert make(name).plan(workload, cluster).start_s.tolist() == [0, 10, 20, start]
+    assert simulate(make(name), workload, cluster, noise=False).start_s.tolist() == [0, 10, 20, start]
 
 
 def test_textbook_form_runs_one_task_per_vm():
@@ -309,14 +317,24 @@ def test_list_planners_equal_the_reference(seed):
         assert make(name).plan(workload, cluster).makespan_s == pytest.approx(expected, abs=1e-9), name
 
 
-def test_example_of_the_heft_paper(shared_data):
-    workflow = load_workflow(shared_data / "hetero-csv" / "canonicalgraph_task_exe_time.csv")
-    workload, cluster = Workload.single(workflow), workflow.cluster
-    # Published: HEFT 80, CPOP 86. PEFT comes from the reference above.
-    expected = {"heft": 80, "heft_single": 80, "cpop": 86, "peft": reference_of(workflow, cluster).peft()}
+def check_paper_example(workload: Workload, cluster: Cluster) -> None:
+    # PEFT comes from the reference above.
+    peft_s = reference_of(workload.workflows[0], cluster).peft()
+    expected = {"heft": HEFT_S, "heft_single": HEFT_S, "cpop": CPOP_S, "peft": peft_s}
     for name, makespan in expected.items():
         done = simulate(make(name), workload, cluster, noise=False)
         assert (done.planned_makespan_s, done.makespan_s) == (makespan, makespan), name
+
+
+def test_example_of_the_heft_paper():
+    workload, cluster = paper_example()
+    assert (len(workload.workflows[0]), len(cluster)) == (10, 3)
+    check_paper_example(workload, cluster)
+
+
+def test_example_of_the_heft_paper_from_a_file(shared_data):
+    workflow = load_workflow(shared_data / "hetero-csv" / "canonicalgraph_task_exe_time.csv")
+    check_paper_example(Workload.single(workflow), workflow.cluster)
 
 
 # --- guarantees ----------------------------------------------------------------------------
@@ -325,7 +343,7 @@ def test_example_of_the_heft_paper(shared_data):
 @pytest.mark.parametrize("name", PLANNERS)
 @settings(max_examples=40, deadline=None)
 @given(case=workloads_on_clusters())
-def test_every_plan_is_valid_and_its_replay_is_never_later(name, case):
+def test_every_plan_is_valid_and_its_replay_is_the_plan(name, case):
     workload, cluster = case
     scheduler = make(name)
     plan = scheduler.plan(workload, cluster)
@@ -334,7 +352,7 @@ def test_every_plan_is_valid_and_its_replay_is_never_later(name, case):
     done = simulate(scheduler, workload, cluster, noise=False)
     done.validate()
     assert (done.vm == plan.vm).all()
-    assert (done.start_s <= plan.start_s).all()
+    assert (done.start_s == plan.start_s).all()
     noisy = simulate(scheduler, workload, cluster, seed=1)
     noisy.validate()
 
@@ -349,6 +367,61 @@ def test_no_plan_knows_the_future(name, case):
     whole, alone = make(name).plan(workload, cluster), make(name).plan(first, cluster)
     assert (whole.vm[: first.n_tasks] == alone.vm).all()
     assert (whole.start_s[: first.n_tasks] == alone.start_s).all()
+
+
+def starts(scheduler: Scheduler, workload: Workload, cluster: Cluster, factor: list[float]) -> list[float]:
+    simulator = Simulator(Problem(workload, cluster), np.array(factor))
+    scheduler.reset(workload, cluster, 0)
+    scheduler.run(simulator)
+    return simulator.schedule().start_s.tolist()
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_a_task_does_not_wait_for_one_that_has_not_arrived(name):
+    # B takes 2 s instead of 10, so that D can start at 12: ahead of C, which is planned for 15 and starts at 17.
+    workload, cluster = gap_case(4, arrival_s=15)
+    assert starts(make(name), workload, cluster, [1, 1, 1, 1]) == [0, 10, 20, 15]
+    assert starts(make(name), workload, cluster, [1, 0.2, 1, 1]) == [0, 10, 12, 17]
+
+
+def test_a_clairvoyant_replay_keeps_the_planned_order():
+    workload, cluster = gap_case(4, arrival_s=15)
+    assert starts(make("optimal"), workload, cluster, [1, 1, 1, 1]) == [0, 10, 20, 15]
+    assert starts(make("optimal"), workload, cluster, [1, 0.2, 1, 1]) == [0, 10, 19, 15]
+
+
+def happened_before(done: Schedule, moment_s: float) -> dict[int, tuple[int, float]]:
+    """VM and start of every task that started before the moment."""
+    return {i: (int(done.vm[i]), float(done.start_s[i])) for i in np.flatnonzero(done.start_s < moment_s)}
+
+
+def check_later_workflows_do_not_show(name: str, workload: Workload, cluster: Cluster, seed: int) -> int:
+    """Cut the workload off before each arrival; returns how many starts have been compared."""
+    whole, compared = simulate(make(name), workload, cluster, seed=seed), 0
+    for k in range(1, len(workload)):
+        arrival_s = workload.arrivals_s[k]
+        if arrival_s > workload.arrivals_s[k - 1]:
+            cut = Workload(workload.workflows[:k], workload.arrivals_s[:k])
+            before = happened_before(whole, arrival_s)
+            assert before == happened_before(simulate(make(name), cut, cluster, seed=seed), arrival_s)
+            compared += len(before)
+    return compared
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_with_noise_later_workflows_do_not_show_before_they_arrive(name):
+    compared = 0
+    for seed in range(40):
+        stream = poisson_stream(workflows=5, load=1.1, seed=seed, n_tasks=12)
+        compared += check_later_workflows_do_not_show(name, stream, Cluster.stream(), seed)
+    assert compared > 40 * 20
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+@settings(max_examples=40, deadline=None)
+@given(case=workloads_on_clusters(max_vms=3), seed=st.integers(0, 99))
+def test_with_noise_later_workflows_do_not_show_on_anything(name, case, seed):
+    check_later_workflows_do_not_show(name, *case, seed)
 
 
 class Given(PlanScheduler):
@@ -420,11 +493,7 @@ def test_compiled_and_plain_kernels_agree(case):
     order = rank_order(problem, problem.views.rank_s)
     compiled, plain = Draft(problem), Draft(problem)
     compiled.place(order)
-    p = problem.views
-    kernels.fill_in_order.py_func(
-        order, plain._release_s, np.empty((0, problem.v)), np.empty(0, np.int64), p.exec_s, plain._demand,
-        plain._limit, p.link, p.parent_ptr, p.parent_idx, p.parent_mb, plain._time, plain._used, plain._after,
-        plain._head, plain._count, plain.vm, plain.start_s, plain.finish_s,
-    )  # fmt: skip
-    assert (compiled.vm == plain.vm).all()
-    assert (compiled.start_s == plain.start_s).all()
+    guide = kernels.Guide(np.empty((0, problem.v)), np.empty(0, np.int64))
+    assert kernels.fill_in_order.py_func(plain.views, order, guide, plain.book, plain.placed) == -1
+    assert (compiled.placed.vm == plain.placed.vm).all()
+    assert (compiled.placed.start_s == plain.placed.start_s).all()

@@ -3,21 +3,19 @@
 What is reserved on a VM is a step function of time, kept as a linked list of segments.
 Segment k holds `used[k]` from `time[k]` until the time of its successor `after[k]`
 (-1: for ever). All VMs share one pool of segments, the `Book`; `head[v]` is the first one
-of VM v. Two cores until 20 and a third one from 10 to 30 make four segments:
+of VM v. The only VM, with 2 cores held from 0 to 20, then 1 more from 10 to 30:
 
-    cores  3 |            +---------+
-           2 +------------+         |
-           1 |                      +---------+
-           0 +------------+---------+---------+------->  s
-             0           10        20        30
-    k        head[v]      2         1         3
-    time[k]  0           10        20        30
-    used[k]  2            3         1         0
-    after[k] 2            1         3        -1
+    cores     3 |                     +---------+
+              2 |           +---------+         |
+              1 |           |                   +---------+
+              0 +-----------+---------+---------+---------+------->
+    time[k]    -inf         0         10        20        30
+    k           0 = head[0] 1         3         2         4      in order of making
+    used[k, 0]  0           2         3         1         0
+    after[k]    1           3         2         4        -1
 
-(The number of a segment tells only when it was made. Before 0 there is one more, from
-minus infinity, which holds nothing.) To reserve, the segments are split at the start and
-at the end, and the demand is added to all in between.
+To reserve, the segments in which start and end lie are split there, and the demand is
+added to all in between.
 
 A task of zero duration gets a segment of zero length, followed by a segment at the same
 time. It reserves nothing for any length of time, but whoever later spans that instant

@@ -9,11 +9,13 @@ that the plan obeys the same rules as any other and its makespan is measured, no
 
 from __future__ import annotations
 
+import math
 from time import perf_counter
 
 import numpy as np
 
 from thesis_lib.cluster import Cluster
+from thesis_lib.generators import whole_number
 from thesis_lib.ranks import lower_bound_s
 from thesis_lib.schedulers.base import Plan
 from thesis_lib.schedulers.cpop import Cpop
@@ -28,6 +30,8 @@ from thesis_lib.workload import Workload
 
 OBJECTIVES = ("makespan", "mean_completion")
 LARGEST_MODEL = 300_000  # task-VM pairs + edge-VM pairs beyond which no search is tried
+LARGEST_SEED = 2**31 - 1  # the solver's parameters are 32-bit integers
+MOST_WORKERS = 1000
 BOUND_TOLERANCE = 1e-9  # relative: plans this near their bound are optimal, the rest is rounding
 
 
@@ -36,15 +40,15 @@ class Optimal(PlanScheduler):
 
     Parameters
     ----------
-    time_limit_s: wall-clock seconds for building and solving the model.
-    workers: threads of the solver. With one, the same seed gives the same plan on every
+    time_limit_s: wall-clock seconds for building and solving the model, above 0.
+    workers: threads of the solver, at least 1. With one, the same seed gives the same plan on every
         machine as long as the search ends with a proof; when the time limit ends it, the
         plan is the best one found so far, which depends on the machine's speed. With
         more, a proved value is the same too, but which plan reaches it may change from
         run to run.
     objective: "makespan" (last finish - first arrival) or "mean_completion" (mean over
         workflows of last finish - arrival).
-    seed: of the solver's random choices.
+    seed: of the solver's random choices, a whole number from 0 to LARGEST_SEED.
 
     The plan's `bound_s` is a true lower bound of the objective on mean durations;
     `optimal` is True when the plan reaches it, up to the rounding of durations that lie on
@@ -52,18 +56,22 @@ class Optimal(PlanScheduler):
     stream of workflows this is a clairvoyant reference, not a fair rival. The plan is
     never worse than those of HEFT, CPOP and PEFT. Tasks of zero duration need room only
     in the plan, not in the bound. Beyond LARGEST_MODEL the best list plan is returned
-    with a simple bound. Raises WorkflowError when a task fits no VM.
+    with a simple bound. Raises WorkflowError for other values of the parameters, and
+    when a task fits no VM.
     """
 
     name = "optimal"
+    clairvoyant = True
 
     def __init__(self, time_limit_s: float = 10.0, workers: int = 1, objective: str = "makespan", seed: int = 0):
-        self.time_limit_s = finite_number(time_limit_s, "time_limit_s")
+        self.time_limit_s = finite_number(time_limit_s, "time_limit_s (seconds, above 0)", minimum=-math.inf)
+        if self.time_limit_s <= 0:
+            raise WorkflowError(f"time_limit_s must be a number of seconds above 0, got {time_limit_s!r}")
+        self.workers = whole_number(workers, "workers", 1, MOST_WORKERS)
         if objective not in OBJECTIVES:
             raise WorkflowError(f"objective must be one of {', '.join(OBJECTIVES)}, got {objective!r}")
-        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-            raise WorkflowError(f"workers must be an integer of at least 1, got {workers!r}")
-        self.workers, self.objective, self.seed = workers, objective, int(seed)
+        self.objective = objective
+        self.seed = whole_number(seed, "seed", 0, LARGEST_SEED)
 
     def plan(self, workload: Workload, cluster: Cluster) -> Plan:
         """The best plan found, `bound_s` and `optimal` set."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from thesis_lib._kernels import planning as kernels
 from thesis_lib.cluster import Cluster
 from thesis_lib.schedule import Schedule
 from thesis_lib.schedulers.base import Plan, Scheduler
@@ -34,17 +35,14 @@ class Draft:
     """
 
     def __init__(self, problem: Problem, exclusive: bool = False):
-        from thesis_lib._kernels import planning as kernels
-
-        self._kernels, self.problem, self.exclusive = kernels, problem, exclusive
-        p, n, v = problem.views, problem.n, problem.v
-        self._release_s = p.arrival_s[p.workflow_of]
-        self._demand = np.tile([1.0, 0.0, 0.0], (n, 1)) if exclusive else p.demand
-        self._limit = np.ones((v, 3)) if exclusive else p.capacity + kernels.FITS_TOLERANCE
-        size = kernels.pool_size(n, v)
-        self._time, self._used = np.full(size, -np.inf), np.zeros((size, 3))
-        self._after, self._head, self._count = np.full(size, -1), np.arange(v), np.array([v])
-        self.vm, self.start_s, self.finish_s = np.full(n, -1), np.full(n, np.nan), np.full(n, np.nan)
+        self.problem, self.exclusive = problem, exclusive
+        self.views, capacity, n = problem.views, problem.views.capacity, problem.n
+        if exclusive:  # one core each, one core per VM
+            demand, capacity = np.tile([1.0, 0.0, 0.0], (n, 1)), np.ones((problem.v, 3))
+            demand.flags.writeable = False  # as in the problem: the kernels are compiled once
+            self.views = self.views._replace(demand=demand)
+        self.book = kernels.empty_book(capacity, n)
+        self.placed = kernels.Placed(np.full(n, -1), np.full(n, np.nan), np.full(n, np.nan))
 
     def place(
         self, order: np.ndarray, look_ahead_s: np.ndarray | None = None, fixed_vm: np.ndarray | None = None
@@ -55,24 +53,21 @@ class Draft:
         fixed_vm: (n,) VM position a task must go to, -1 for free choice. Ties go to the
         lowest VM position. Raises WorkflowError when a task can go nowhere.
         """
-        p = self.problem.views
-        look_ahead_s = np.empty((0, self.problem.v)) if look_ahead_s is None else look_ahead_s
-        fixed_vm = np.empty(0, np.int64) if fixed_vm is None else fixed_vm
-        lost = self._kernels.fill_in_order(
-            order, self._release_s, look_ahead_s, fixed_vm,
-            p.exec_s, self._demand, self._limit, p.link, p.parent_ptr, p.parent_idx, p.parent_mb,
-            self._time, self._used, self._after, self._head, self._count, self.vm, self.start_s, self.finish_s,
-        )  # fmt: skip
+        guide = kernels.Guide(
+            np.empty((0, self.problem.v)) if look_ahead_s is None else look_ahead_s,
+            np.empty(0, np.int64) if fixed_vm is None else fixed_vm,
+        )
+        lost = kernels.fill_in_order(self.views, order, guide, self.book, self.placed)
         if lost >= 0:
             raise WorkflowError(f"{self.problem.workload.describe_task(lost)} cannot be placed on any VM it may use")
 
     def forget_before(self, moment_s: float) -> None:
         """Tell the draft that nothing will be placed before `moment_s` any more (keeps long streams fast)."""
-        self._kernels.forget_before(self._time, self._after, self._head, moment_s)
+        kernels.forget_before(self.book, moment_s)
 
     def plan(self) -> Plan:
         """The finished plan."""
-        return Plan(self.vm, self.start_s, self.finish_s, exclusive=self.exclusive)
+        return Plan(*self.placed, exclusive=self.exclusive)
 
 
 def plan_in_order(
@@ -151,13 +146,29 @@ def plan_to_schedule(plan: Plan, workload: Workload, cluster: Cluster, scheduler
 class PlanScheduler(Scheduler):
     """Base of all planners: `plan` makes the plan, `decide` replays it.
 
-    Each VM starts its tasks in the order of their planned starts, and none before all
-    earlier ones on that VM have started. Then, with durations as planned, no task starts
-    later than planned: when its planned start comes, the tasks before it have finished or
-    run as planned, so what it needs is there. With other durations the plan still runs to
-    the end, because the order of planned starts never puts a child before its parent.
+    Each VM starts the tasks that it knows of in the order of their planned starts, and
+    none before all earlier ones have started. It knows the tasks of the workflows that
+    have arrived, or all from the beginning if the class is `clairvoyant`. The plan is not
+    remade when durations turn out otherwise. It still runs to the end then, because the
+    order of planned starts never puts a child before its parent.
+
+    With durations as planned, no task starts later than planned:
+
+    - Clairvoyant: when a planned start comes, all tasks before it in the VM's queue have
+      started, none of them late. So the parents have finished, and what runs on the VM is
+      part of what the plan lets run there.
+    - Not clairvoyant: the same holds unless a task slips in ahead of one that has yet to
+      arrive, and then runs where the plan has no room for it. A plan is safe from this
+      when every task starts as early as it fits beside those that were placed before it,
+      and none of these arrives later than the task itself; `ListPlanner` makes such plans.
+      For take the first task that starts before its planned start. What kept it from
+      starting then in the plan is known to its VM: either runs as planned at that moment
+      and leaves no room, or is planned to start after it and before the task's own planned
+      start, hence stands before it in the queue. Both contradict the early start, so all
+      tasks start exactly as planned and none slips in.
     """
 
+    clairvoyant = False  # may use workflows that have not arrived
     current: Plan | None = None  # the plan of the last reset
     _workload: Workload | None = None
     _cluster: Cluster | None = None
@@ -171,23 +182,33 @@ class PlanScheduler(Scheduler):
         if workload is not self._workload or cluster is not self._cluster:
             self.current = self.plan(workload, cluster)
             self._workload, self._cluster = workload, cluster
-            plan = self.current
-            order = replay_order(plan.start_s, plan.finish_s, topological_position(workload))
-            self._queues = [order[plan.vm[order] == v].tolist() for v in range(len(cluster))]
-        self._next = [0] * len(cluster)
+            order = replay_order(self.current.start_s, self.current.finish_s, topological_position(workload))
+            self._order, self._place = order.tolist(), np.argsort(order).tolist()
+            self._vm = self.current.vm.tolist()
+        self._queues: list[list[int]] = [[] for _ in cluster.vms]  # per VM a heap of places in the order
+        self._known = 0  # workflows whose tasks have been queued
+        if self.clairvoyant:
+            self._enqueue(len(workload))
+
+    def _enqueue(self, arrived: int) -> None:
+        """Queue the tasks of all workflows with numbers below `arrived`."""
+        for t in range(*self._workload.task_ptr[[self._known, arrived]].tolist()):
+            heapq.heappush(self._queues[self._vm[t]], self._place[t])
+        self._known = arrived
 
     def decide(self, state: "State") -> tuple[int, int] | None:
         """The first VM whose next task can start now; None when there is none."""
-        status, exclusive = state.status, self.current.exclusive
+        if self._known < (arrived := state.arrived):
+            self._enqueue(arrived)
+        status, order, exclusive = state.status, self._order, self.current.exclusive
         for v, queue in enumerate(self._queues):
-            at = self._next[v]
-            while at < len(queue) and status[queue[at]] >= RUNNING:
-                at += 1
-            self._next[v] = at
-            if at == len(queue) or status[queue[at]] != READY or (exclusive and state.running_on(v)):
+            while queue and status[order[queue[0]]] >= RUNNING:
+                heapq.heappop(queue)
+            if not queue or (exclusive and state.running_on(v)):
                 continue
-            if state.fits(queue[at], v):
-                return queue[at], v
+            task = order[queue[0]]
+            if status[task] == READY and state.fits(task, v):
+                return task, v
         return None
 
     @property
@@ -218,8 +239,9 @@ class ListPlanner(PlanScheduler):
     """Base of HEFT and its kin.
 
     Workflows that arrive together are planned together, in one merged order. Each such
-    group is planned at its arrival, on top of the reservations made for earlier ones and
-    without knowledge of later ones.
+    group is planned for its arrival without knowledge of later ones, on top of what is
+    reserved for earlier ones and as if these ran as planned: plans are not remade when
+    durations turn out otherwise.
     """
 
     exclusive = False
