@@ -42,8 +42,17 @@ def workflows(draw, cluster: Cluster, max_tasks: int = 15) -> Workflow:
             runtime = {vm: draw(SECONDS) for vm in sorted(chosen)}
         mean = draw(SECONDS)
         tasks.append(
-            Task(i, mean, draw(st.sampled_from([0.0, 0.15, 1.0])) * mean, draw(AMOUNT), draw(AMOUNT), draw(AMOUNT),
-                 dependencies=tuple(parents), data_mb=data, runtime_s=runtime)  # fmt: skip
+            Task(
+                i,
+                mean,
+                draw(st.sampled_from([0.0, 0.15, 1.0])) * mean,
+                draw(AMOUNT),
+                draw(AMOUNT),
+                draw(AMOUNT),
+                dependencies=tuple(parents),
+                data_mb=data,
+                runtime_s=runtime,
+            )  # fmt: skip
         )
     order = draw(st.permutations(tasks))
     return Workflow(tuple(order))

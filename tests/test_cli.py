@@ -68,6 +68,21 @@ def test_several_files_arrive_together(capsys, chain):
     assert result["mean_completion_s"] == 10
 
 
+TRACE = "".join(f"M1,1,j_{start},1,Terminated,{start},{start + 10},100,1\n" for start in (100, 130))
+
+
+def test_a_trace_keeps_its_arrivals_alone_and_not_among_several_files(capsys, chain, tmp_path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text(TRACE)
+    alone = run_json(capsys, "schedule", trace, "--json", "--no-noise")
+    assert [task["ready_s"] for task in alone["tasks"]] == [0, 30]
+    assert main(["schedule", str(trace), str(chain), "--json", "--no-noise"]) == 0
+    shown = capsys.readouterr()
+    assert [task["ready_s"] for task in json.loads(shown.out)["tasks"]] == [0, 0, 0, 4]
+    assert shown.err == f"{trace}: its arrival times are not used, since several files arrive together at 0\n"
+    assert json.loads(shown.out)["workflow"] == "trace, chain"
+
+
 def test_cluster_file(capsys, chain, tmp_path):
     vms = tmp_path / "vms.json"
     vms.write_text('[{"id": "v", "cpu": 1, "mem": 1, "bandwidth": 1, "speed": 2, "price_per_hour": 720}]')
@@ -90,6 +105,14 @@ def test_gantt_is_drawn(capsys, chain, tmp_path):
     assert out.read_bytes().startswith(b"\x89PNG")
     capsys.readouterr()
     assert "cannot draw" in run_bad(capsys, "schedule", chain, "--gantt", tmp_path / "plan.doc")
+    missing = tmp_path / "no" / "plan.pdf"
+    assert f"{missing}: there is no folder" in run_bad(capsys, "schedule", chain, "--gantt", missing)
+    assert not missing.parent.exists()
+
+
+def test_a_picture_that_cannot_be_written_is_refused_before_the_run(capsys, chain, tmp_path, monkeypatch):
+    monkeypatch.setattr("thesis_lib.simulator.simulate", lambda *a, **k: pytest.fail("it ran"))
+    run_bad(capsys, "schedule", chain, "--gantt", tmp_path / "no" / "plan.pdf")
 
 
 def test_info(capsys, chain):
@@ -109,9 +132,30 @@ def test_generate_then_convert_round_trip(capsys, tmp_path):
     assert len(load_workflow(one)) == 25
 
 
+def test_convert_one_workflow_into_a_folder(capsys, chain, tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    assert main(["convert", str(chain), str(folder)]) == 0
+    assert [p.name for p in folder.iterdir()] == ["chain.json"]
+    assert capsys.readouterr().err == f"wrote {folder / 'chain.json'}\n"
+    assert "is the file that is read" in run_bad(capsys, "convert", chain, chain.parent)
+
+
+def test_convert_several_workflows_into_a_folder(capsys, tmp_path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text(TRACE)
+    assert "holds 2 workflows; make a folder" in run_bad(capsys, "convert", trace, tmp_path / "out")
+    (tmp_path / "out").mkdir()
+    assert main(["convert", str(trace), str(tmp_path / "out")]) == 0
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["trace-0.json", "trace-1.json"]
+    assert "the arrival times stay behind" in capsys.readouterr().err
+
+
 def test_figures_list(capsys):
     assert main(["figures", "--list"]) == 0
     assert "two_clocks: " in capsys.readouterr().out
+    assert main(["figures", "--list", "--only", "dag_real"]) == 0
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == ["dag_real"]
 
 
 def test_dataset_check(capsys):
@@ -135,6 +179,8 @@ def test_dataset_check(capsys):
         (["generate", "etl", "{dir}/x.json", "--alpha", "1"], "has no parameter alpha"),
         (["generate", "layered", "{dir}/x.json", "--tasks", "0"], "n_tasks"),
         (["figures", "--only", "nothing"], "unknown figure 'nothing'"),
+        (["figures", "--list", "--only", "nothing"], "unknown figure 'nothing'"),
+        (["speed", "--repeats", "0"], "--repeats must be a whole number of at least 1, got 0"),
         (["fly"], "invalid choice"),
         ([], "required"),
     ],

@@ -118,6 +118,37 @@ def test_every_figure_has_captions_in_both_languages():
         assert spec.notebook.isdigit() and spec.columns
 
 
+COMMITTED = figures.HOME
+
+
+@pytest.mark.parametrize("name", figures.FIGURES)
+def test_the_committed_data_has_the_columns_of_its_figure(name):
+    with (COMMITTED / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        assert tuple(next(csv.reader(file))) == figures.FIGURES[name].columns
+
+
+def test_the_committed_stream_has_the_rules_and_draws_of_today():
+    seeds = range(figures.STREAM_FIRST_SEED, figures.STREAM_FIRST_SEED + figures.STREAM_DRAWS)
+    rows = [(int(row["seed"]), row["rule"]) for row in rows_of(COMMITTED, "stream_completion")]
+    assert sorted(rows) == sorted((seed, rule) for seed in seeds for rule in figures.ONLINE_RULES)
+
+
+def test_the_committed_comparison_has_the_rules_and_workflows_of_today():
+    rows = [(row["workflow"], row["rule"]) for row in rows_of(COMMITTED, "rules_on_real")]
+    assert sorted(rows) == sorted((name, rule) for name in dataset.REAL for rule in figures.REAL_RULES)
+
+
+def test_the_committed_index_has_the_captions_of_today():
+    assert (COMMITTED / "README.md").read_text(encoding="utf-8") == figures._index(COMMITTED)
+
+
+def test_captions_count_the_rules_and_the_workflows():
+    spec = figures.FIGURES["rules_on_real"]
+    rules, flows = len(figures.REAL_RULES), len(dataset.REAL)
+    assert f" {rules} rules on the {flows} workflows" in spec.caption_en
+    assert f"{rules} 种规则在 {flows} 个" in spec.caption_zh
+
+
 @pytest.mark.parametrize("name", [n for n in figures.FIGURES if n not in (*SAMPLE, "stream_completion")])
 def test_every_figure_can_be_made(name):
     spec = figures.FIGURES[name]
@@ -165,4 +196,5 @@ def test_only_one_language(tmp_path):
 
 def test_list_figures():
     assert figures.list_figures() == list(figures.FIGURES)
+    assert figures.list_figures("two_clocks") == ["two_clocks"]
     assert len(figures.list_figures()) == 10

@@ -93,7 +93,10 @@ def test_batch_task_gives_jobs_with_arrivals():
     assert second.edges == [("M1", "R3_1_2"), ("M2", "R3_1_2")] and second.mean_s.tolist() == [5, 10, 20]
     assert (second.tasks[1].memory_gb, second.tasks[2].cpu) == (0.0, 1.0)
     assert second.warnings == ("job j_2: no planned cpu or memory, taken as 1 core or 0 GB: task M1, M2",)
-    assert first.warnings == ("2 of 9 rows are not Terminated and were left out: 1 Failed, 1 Running",)
+    assert first.warnings == (
+        "2 of 9 rows are not Terminated and were left out: 1 Failed, 1 Running",
+        "1 of 7 rows state several instances; each row is one task all the same",
+    )
     assert len(third) == 1 and third.edges == [] and "'1' of J2_1" in third.warnings[0]
 
 
@@ -141,6 +144,27 @@ def test_names_seen_in_the_wild(names, edges, lost, tmp_path):
 def test_a_number_named_twice_in_one_task_counts_once(tmp_path):
     workflow = load_job(tmp_path, job("M1", "R2_1_1"))
     assert workflow.edges == [("M1", "R2_1_1")] and "more than once" in workflow.warnings[0]
+
+
+def test_instances_that_are_not_split_up_are_counted(tmp_path):
+    rows = "M1,12,j,1,Terminated,10,20,100,1\nR2_1,1,j,1,Terminated,20,30,100,1\nR3_1,,j,1,Terminated,20,30,100,1\n"
+    lost = "R4_1,9,j,1,Failed,20,30,100,1\n"
+    workflow = load_job(tmp_path, rows + lost + "R5_1,2,j,1,Terminated,20,30,100,1\n")
+    assert len(workflow) == 4
+    assert workflow.warnings == (
+        "1 of 5 rows are not Terminated and were left out: 1 Failed",
+        "2 of 4 rows state several instances; each row is one task all the same",
+    )
+
+
+def test_instances_in_the_other_layouts(tmp_path):
+    (tmp_path / "spar.csv").write_text("5.0,j_2,M1,43,100.0,0.5,3\n4.0,j_1,M1,43,100.0,0.5,1\n")
+    early, late = load_workload(tmp_path / "spar.csv").workflows
+    assert late.warnings == () and early.warnings[0].startswith("1 of 2 rows state several instances")
+    simpy = (FIXTURES / "cloudsimpy.csv").read_text()
+    assert "instances" not in " ".join(load_workflow(FIXTURES / "cloudsimpy.csv").warnings)
+    (tmp_path / "simpy.csv").write_text(simpy.replace("0,1,1,A,7", "0,1,4,A,7"))
+    assert load_workflow(tmp_path / "simpy.csv").warnings[0].startswith("1 of 3 rows state several instances")
 
 
 def test_a_head_line_is_passed_over(tmp_path):

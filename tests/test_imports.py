@@ -11,13 +11,13 @@ PACKAGE = Path(__file__).resolve().parents[1] / "thesis_lib"
 
 # From top to bottom; names of one line may import each other.
 LINES = [
-    ["files", "workflow", "cluster"],
+    ["files", "workflow", "strict_json", "cluster"],
     ["ranks"],
     ["formats"],
     ["generators"],
     ["set_file"],
     ["workload", "dataset"],
-    ["schedule"],
+    ["schedule", "validate"],
     ["_kernels", "plain_simulator", "simulator"],
     ["schedulers"],
     ["plots"],

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.patches import FancyBboxPatch
 
 from thesis_lib import plots
 from thesis_lib.cluster import VM, Cluster
@@ -336,6 +337,26 @@ def test_up_to_sixty_tasks_every_box_holds_its_label(workflow, lang):
         assert not (a.x0 < b.x1 and b.x0 < a.x1 and a.y0 < b.y1 and b.y0 < a.y1)
     page = figure.bbox
     assert all(page.x0 <= box.x0 and box.x1 <= page.x1 and page.y0 <= box.y0 and box.y1 <= page.y1 for box in boxes)
+
+
+def test_boxes_and_legend_give_seconds_in_the_same_words():
+    for lang, unit, other in (("en", " s", "秒"), ("zh", " 秒", " s")):
+        figure = dag.plot_dag(diamond(), lang=lang)
+        boxes = [t.get_text() for t in figure.axes[0].texts]
+        assert len(boxes) == 4 and all(t.endswith(unit) and other not in t for t in boxes)
+        assert any(t.get_text().endswith(unit) for t in figure.legends[0].get_texts())
+
+
+def test_chinese_characters_count_as_wider():
+    figure = dag.plot_dag(Workflow(tuple(Task(f"数据清洗{i}", 1.0) for i in range(3))), lang="zh")
+    figure.draw_without_rendering()
+    (ax,) = figure.axes
+    for words, box in zip(ax.texts, [p for p in ax.patches if isinstance(p, FancyBboxPatch)], strict=True):
+        assert words.get_window_extent().width <= box.get_window_extent().width
+
+
+def test_even_and_uneven_layers_are_not_called_rules_in_chinese():
+    assert texts.text("regular", "zh") == "均匀" and texts.text("irregular", "zh") == "不均匀"
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])

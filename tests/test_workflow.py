@@ -1,6 +1,8 @@
 """Task, Workflow and Cluster: what is refused, and the arrays derived once."""
 
+import json
 import pickle
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -73,6 +75,44 @@ def test_cycle_is_spelled_out_in_the_direction_of_the_edges():
     assert all(edge in edges for edge in zip(loop, loop[1:]))
 
 
+def test_a_long_cycle_is_found_quickly_and_told_briefly():
+    n = 50_000
+    tasks = tuple(Task(i, 1, dependencies=((i - 1) % n,)) for i in range(n))
+    began = perf_counter()
+    with pytest.raises(WorkflowError) as caught:
+        Workflow(tasks)
+    assert perf_counter() - began < 2  # 0.1 s; some 7 s where each step searches the whole way
+    words = str(caught.value)
+    assert "a cycle of 50000 tasks: " in words and len(words) < 250
+    ids = [int(i) for i in words.split("tasks: ")[1].split(";")[0].replace("... -> ", "").split(" -> ")]
+    assert ids[0] == ids[-1]
+    steps = [(after - before) % n for before, after in zip(ids, ids[1:])]
+    assert steps.count(1) == len(steps) - 1  # every arrow but the one beside the gap is an edge
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"dependencies": (7,), "data_mb": {7: 5, "7": 3}}, "data_mb names one id twice, as 7 and as '7'"),
+        ({"runtime_s": {0: 5, "0": 3}}, "runtime_s names one id twice, as 0 and as '0'"),
+        ({"runtime_s": {"": 5}}, "runtime_s key must be"),
+        ({"runtime_s": [1, 2]}, "runtime_s must map ids to numbers"),
+        ({"data_mb": 5}, "data_mb must map ids to numbers"),
+        ({"name": 5}, "name must be a text, got 5"),
+    ],
+)
+def test_refused_tasks(fields, words):
+    with pytest.raises(WorkflowError, match=f"task 'x': {words}"):
+        Task("x", 1, **fields)
+
+
+@pytest.mark.parametrize("field", ["family", "name"])
+@pytest.mark.parametrize("value", [3, None, b"etl"])
+def test_labels_of_a_workflow_must_be_text(field, value):
+    with pytest.raises(WorkflowError, match=f"the workflow's {field} must be a text"):
+        Workflow((Task(0, 1),), **{field: value})
+
+
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "5", None, True])
 @pytest.mark.parametrize("field", ["duration_mean_s", "duration_std_s", "cpu", "memory_gb", "bandwidth_gbps"])
 def test_bad_numbers_are_refused(field, value):
@@ -135,7 +175,13 @@ def test_execution_times():
         ("[1]", "VM 0 must be an object"),
         ('[{"id": 0, "cpu": 1}]', "lacks mem, bandwidth"),
         ('[{"id": 0, "cpu": -1, "mem": 1, "bandwidth": 1}]', "cpu must be at least 0"),
-        ('[{"id": 0, "cpu": 1, "mem": 1, "bandwidth": 1, "speed": 0}]', "speed must be above 0"),
+        ('[{"id": 0, "cpu": 1, "mem": 1, "bandwidth": 1, "speed": 0}]', "speed must be at least 1e-06"),
+        ('[{"id": 0, "cpu": 1, "mem": 1, "bandwidth": 1, "speed": 1e-308}]', "speed must be at least 1e-06"),
+        ('[{"id": 0, "cpu": 1, "mem": 1, "bandwidth": 1, "cpu": 2}]', "the key 'cpu' occurs twice"),
+        ('[{"id": 0, "cpu": NaN, "mem": 1, "bandwidth": 1}]', "NaN is not a JSON number"),
+        ('{"vms": [{"id": 0, "cpu": 1, "mem": 1, "bandwidth": 1}], "link_gpbs": [[0]]}', "unknown keys: 'link_gpbs'"),
+        ('{"vms": [], "vms": [{"id": 0, "cpu": 1, "mem": 1, "bandwidth": 1}]}', "the key 'vms' occurs twice"),
+        ("[" * 100_000, "nested too deeply"),
         ('[{"id": 0, "cpu": 1, "mem": 1, "bandwidth": 1, "sped": 2}]', "unknown keys: sped"),
         ('[{"id": 0, "cpu": "8", "mem": 1, "bandwidth": 1}]', "cpu must be a number"),
         ("[", "not valid JSON"),
@@ -148,6 +194,35 @@ def test_refused_cluster_files_name_the_file(tmp_path, text, words):
     with pytest.raises(WorkflowError, match=words) as caught:
         Cluster.from_json(file)
     assert str(file) in str(caught.value)
+
+
+def test_a_cluster_file_may_hold_links(tmp_path):
+    file = tmp_path / "pair.json"
+    vms = [{"id": i, "cpu": 1, "mem": 1, "bandwidth": 1} for i in "ab"]
+    file.write_text(json.dumps({"vms": vms, "link_gbps": [[0, 8], [4, 0]]}))
+    cluster = Cluster.from_json(file)
+    assert cluster.name == "pair"
+    assert (cluster.link_mb_per_s[0, 1], cluster.link_mb_per_s[1, 0]) == (1000, 500)
+
+
+def test_arrays_of_a_cluster_are_read_only():
+    for array in (Cluster.stream().speed, Cluster.stream().capacity, Cluster.stream().link_mb_per_s):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 9
+
+
+@pytest.mark.filterwarnings("error")
+def test_run_times_beyond_all_numbers_are_refused():
+    slow = Cluster((VM("slow", 1, 1, 1, speed=1e-6),))
+    assert exec_time_s(Workflow((Task("t", 1e300),)), slow).tolist() == [[pytest.approx(1e306)]]
+    with pytest.raises(WorkflowError, match="task 't' of 1e.305 s would run longer .* VM 'slow' of speed 1e-06"):
+        exec_time_s(Workflow((Task("t", 1e305),)), slow)
+
+
+def test_a_demand_may_exceed_a_capacity_by_rounding_alone():
+    cluster = Cluster((VM("v", 0.3, 1, 1),))
+    times = exec_time_s(Workflow((Task(0, 1, cpu=0.1 + 0.2), Task(1, 1, cpu=0.3 + 1e-8))), cluster)
+    assert times.tolist() == [[1], [np.inf]]
 
 
 def test_cluster_round_trip():

@@ -14,11 +14,13 @@ class OneLineParser(argparse.ArgumentParser):
     """Says what is wrong with the arguments in one line."""
 
     def error(self, message: str) -> None:
+        """Print the fault and where to read more, and leave with exit code 2."""
         print(f"error: {message} (see {self.prog} --help)", file=sys.stderr)
         raise SystemExit(2)
 
 
 def build_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
     parser = OneLineParser(prog="python -m thesis_lib", description="Cloud workflow scheduling for theses")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in COMMANDS:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,17 +9,21 @@ from pathlib import Path
 
 import numpy as np
 
-from thesis_lib.workflow import TaskId, Workflow, WorkflowError, finite_number, valid_id
+from thesis_lib.strict_json import parse_json
+from thesis_lib.workflow import TaskId, Workflow, WorkflowError, finite_number, frozen, valid_id
 
 MB_PER_S_PER_GBPS = 125.0  # 1 Gbit/s = 125 MB/s (decimal units)
+MIN_SPEED = 1e-6  # at which one second of work takes eleven days; less can only be a wrong unit
+RESOURCE_TOLERANCE = 1e-9  # cores, GB or Gbit/s by which a demand may exceed a capacity: rounding
 
 
 @dataclass(frozen=True)
 class VM:
     """One virtual machine: `cpu` cores, `memory_gb`, `bandwidth_gbps`, `speed`, `price_per_hour`.
 
-    A task of duration d runs d / speed seconds here. The bandwidth is a capacity
-    that running tasks hold, and the rate at which the VM's link sends data.
+    A task of duration d runs d / speed seconds here; the speed is at least MIN_SPEED.
+    The bandwidth is a capacity that running tasks hold, and the rate at which the VM's
+    link sends data.
     """
 
     id: TaskId
@@ -35,8 +38,8 @@ class VM:
         where = f"VM {self.id!r}"
         for key in ("cpu", "memory_gb", "bandwidth_gbps", "speed", "price_per_hour"):
             object.__setattr__(self, key, finite_number(getattr(self, key), f"{where}: {key}"))
-        if self.speed == 0:
-            raise WorkflowError(f"{where}: speed must be above 0, got 0")
+        if self.speed < MIN_SPEED:
+            raise WorkflowError(f"{where}: speed must be at least {MIN_SPEED:g} (1 is the usual), got {self.speed:g}")
 
 
 @dataclass(frozen=True)
@@ -102,17 +105,16 @@ class Cluster:
         """Read the article's list of VMs, or {"vms": [...], "link_gbps": [[...]]}.
 
         Each VM is {"id", "cpu", "mem", "bandwidth"} with optional "speed" (1) and
-        "price_per_hour" (0). Raises WorkflowError naming the file and the fault.
+        "price_per_hour" (0). Raises WorkflowError naming the file and the fault, also
+        for an unknown or repeated key.
         """
         path = Path(path)
         try:
-            data = json.loads(path.read_text(encoding="utf-8-sig"))
-        except (OSError, UnicodeDecodeError) as error:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a name with a null character
             raise WorkflowError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise WorkflowError(f"{path}: not valid JSON: {error}") from error
         try:
-            return replace(cls.from_dict(data), name=path.stem)
+            return replace(cls.from_dict(parse_json(text)), name=path.stem)
         except WorkflowError as error:
             raise WorkflowError(f"{path}: {error}") from error
 
@@ -123,6 +125,10 @@ class Cluster:
         if isinstance(data, dict):
             if "vms" not in data:
                 raise WorkflowError('a cluster must be a list of VMs or an object with the key "vms"')
+            if unknown := [key for key in data if key not in ("vms", "link_gbps")]:
+                raise WorkflowError(
+                    f"the cluster has unknown keys: {', '.join(map(repr, unknown))}; it takes vms and link_gbps"
+                )
             data, links = data["vms"], data.get("link_gbps")
         if not isinstance(data, list):
             raise WorkflowError(f"a cluster must be a list of VMs, got {type(data).__name__}")
@@ -150,14 +156,12 @@ class Cluster:
     @cached_property
     def capacity(self) -> np.ndarray:
         """(v, 3) cores, GB and Gbit/s of each VM."""
-        array = np.array([[vm.cpu, vm.memory_gb, vm.bandwidth_gbps] for vm in self.vms], dtype=float)
-        array.flags.writeable = False
-        return array
+        return frozen(np.array([[vm.cpu, vm.memory_gb, vm.bandwidth_gbps] for vm in self.vms], dtype=float))
 
     @cached_property
     def speed(self) -> np.ndarray:
         """(v,) speed of each VM."""
-        return np.array([vm.speed for vm in self.vms])
+        return frozen(np.array([vm.speed for vm in self.vms]))
 
     @cached_property
     def link_mb_per_s(self) -> np.ndarray:
@@ -169,8 +173,7 @@ class Cluster:
             rates = np.minimum.outer(bandwidth, bandwidth)
         rates = rates * MB_PER_S_PER_GBPS
         np.fill_diagonal(rates, math.inf)
-        rates.flags.writeable = False
-        return rates
+        return frozen(rates)
 
     @cached_property
     def mean_s_per_mb(self) -> float:
@@ -200,11 +203,19 @@ def exec_time_s(workflow: Workflow, cluster: Cluster) -> np.ndarray:
 
     duration / speed, or the task's own runtime_s for that VM. A VM whose capacity
     is below one of the task's demands, or which runtime_s does not name, cannot run it.
+    Raises WorkflowError for a run time beyond the largest floating-point number.
     """
-    times = workflow.mean_s[:, None] / cluster.speed[None, :]
+    with np.errstate(over="ignore"):
+        times = workflow.mean_s[:, None] / cluster.speed[None, :]
+    if not np.isfinite(times).all():
+        i, v = np.argwhere(~np.isfinite(times))[0]
+        raise WorkflowError(
+            f"task {workflow.tasks[i].id!r} of {workflow.mean_s[i]:g} s would run longer than any number on VM "
+            f"{cluster.vms[v].id!r} of speed {cluster.speed[v]:g}; check the units"
+        )
     for i, task in enumerate(workflow.tasks):
         if task.runtime_s is not None:
             by_text = {str(vm): seconds for vm, seconds in task.runtime_s.items()}
             times[i] = [by_text.get(str(vm.id), math.inf) for vm in cluster.vms]
-    fits = (workflow.demand[:, None, :] <= cluster.capacity[None, :, :] + 1e-9).all(axis=2)
+    fits = (workflow.demand[:, None, :] <= cluster.capacity[None, :, :] + RESOURCE_TOLERANCE).all(axis=2)
     return np.where(fits, times, math.inf)

@@ -226,18 +226,21 @@ _SPECS = (
     ),
     FigureSpec(
         "duration_distributions",
-        "Mean durations of all tasks in 100 workflows of each family beside the distribution they are drawn from. "
-        "Above: histogram up to the 99.5 % quantile and density; below: cumulative share, with the largest gap "
-        "between the two.",
-        "每类 100 个工作流中全部任务的平均时长与其理论分布。上：直方图（截至 99.5% 分位数）与密度；"
+        f"Mean durations of all tasks in {dataset.WORKFLOWS_PER_SET} workflows of each family beside the distribution "
+        "they are drawn from. Above: histogram up to the 99.5 % quantile and density; below: cumulative share, with "
+        "the largest gap between the two.",
+        f"每类 {dataset.WORKFLOWS_PER_SET} 个工作流中全部任务的平均时长与其理论分布。"
+        "上：直方图（截至 99.5% 分位数）与密度；"
         "下：累计占比，并标出二者的最大偏差。",
         "01", ("family", "duration_mean_s"), _duration_distributions,
     ),
     FigureSpec(
         "real_vs_synthetic",
-        "Shape of the nine workflows derived from real traces and of 100 synthetic ones (set mix-test). Left: depth "
-        "and width; right: size and work / critical path, the speedup that unlimited VMs would allow.",
-        "九个源自真实轨迹的工作流与 100 个合成工作流（mix-test 集）的形状。左：深度与宽度；"
+        f"Shape of the {len(dataset.REAL)} workflows derived from real traces and of {dataset.WORKFLOWS_PER_SET} "
+        "synthetic ones (set mix-test). Left: depth and width; right: size and work / critical path, the speedup that "
+        "unlimited VMs would allow.",
+        f"{len(dataset.REAL)} 个源自真实轨迹的工作流与 {dataset.WORKFLOWS_PER_SET} 个合成工作流（mix-test 集）的形状。"
+        "左：深度与宽度；"
         "右：规模与“总工作量 / 关键路径”，即虚拟机不受限时的加速比。",
         "01", SHAPE_COLUMNS, _real_vs_synthetic,
     ),
@@ -267,10 +270,10 @@ _SPECS = (
     ),
     FigureSpec(
         "rules_on_real",
-        "Makespan of six rules on the nine workflows derived from real traces, divided by a lower bound that no "
-        "schedule can beat; VMs of speed 1.5, 1.2 and 1.0, mean durations.",
-        "六种规则在九个源自真实轨迹的工作流上的完工时间与下界之比（任何调度都不可能低于下界）；"
-        "虚拟机速度为 1.5、1.2 和 1.0，按平均时长执行。",
+        f"Makespan of {len(REAL_RULES)} rules on the {len(dataset.REAL)} workflows derived from real traces, divided "
+        "by a lower bound that no schedule can beat; VMs of speed 1.5, 1.2 and 1.0, mean durations.",
+        f"{len(REAL_RULES)} 种规则在 {len(dataset.REAL)} 个源自真实轨迹的工作流上的完工时间与下界之比"
+        "（任何调度都不可能低于下界）；虚拟机速度为 1.5、1.2 和 1.0，按平均时长执行。",
         "03", ("workflow", "rule", "makespan_s", "lower_bound_s", "ratio"), _rules_on_real,
     ),
     FigureSpec(
@@ -279,7 +282,7 @@ _SPECS = (
         f"{STREAM_WORKFLOWS} workflows arriving as a Poisson process at load {STREAM_LOAD:g}, the same draws and "
         "durations for every rule; heft plans each workflow when it arrives. "
         f"Right: ratio to {REFERENCE} draw by draw. Intervals: 95 % bootstrap over draws.",
-        f"只了解已到达工作流的各规则下，工作流的平均完成时间：{STREAM_DRAWS} 次抽样，每次 {STREAM_WORKFLOWS} 个工作流"
+        f"在只知道已到达工作流的各规则下，工作流的平均完成时间：{STREAM_DRAWS} 次抽样，每次 {STREAM_WORKFLOWS} 个工作流"
         f"按泊松过程到达，负载 {STREAM_LOAD:g}，各规则使用相同的抽样与时长；heft 在每个工作流到达时为其制定计划。"
         f"右：逐次抽样与 {REFERENCE} 之比。区间为对抽样的 95% 自助法区间。",
         "03", ("seed", "rule", "mean_completion_s"), _stream_completion,
@@ -288,9 +291,12 @@ _SPECS = (
 FIGURES: dict[str, FigureSpec] = {spec.name: spec for spec in _SPECS}
 
 
-def list_figures() -> list[str]:
-    """Names of all figures, in the order of the index."""
-    return list(FIGURES)
+def list_figures(only: str | Sequence[str] | None = None) -> list[str]:
+    """Names of all figures in the order of the index, or of those in `only`.
+
+    Raises WorkflowError for an unknown name.
+    """
+    return [spec.name for spec in _chosen(only)]
 
 
 def make_figures(

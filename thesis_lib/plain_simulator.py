@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from thesis_lib.cluster import Cluster
+from thesis_lib.cluster import RESOURCE_TOLERANCE, Cluster
 from thesis_lib.schedule import Schedule
 from thesis_lib.workload import Workload
 
@@ -37,6 +37,7 @@ class PlainSimulator:
 
     @property
     def done(self) -> bool:
+        """True when every task has finished."""
         return len(self.finish_s) == self.workload.n_tasks
 
     def legal_pairs(self) -> list[tuple[int, int]]:
@@ -70,7 +71,7 @@ class PlainSimulator:
             return False
         running = [t for t, v in self.vm.items() if v == vm and t not in self.finish_s]
         held = sum((self._demand(t) for t in running), np.zeros(3))
-        return bool((held + self._demand(task) <= self.cluster.capacity[vm] + 1e-9).all())
+        return bool((held + self._demand(task) <= self.cluster.capacity[vm] + RESOURCE_TOLERANCE).all())
 
     def _demand(self, task: int) -> np.ndarray:
         one = self.workload.task(task)
@@ -78,7 +79,7 @@ class PlainSimulator:
 
     def _mean_run_s(self, task: int, vm: int) -> float:
         """Mean run time; infinite where the task can never run."""
-        if (self._demand(task) > self.cluster.capacity[vm] + 1e-9).any():
+        if (self._demand(task) > self.cluster.capacity[vm] + RESOURCE_TOLERANCE).any():
             return math.inf
         one, machine = self.workload.task(task), self.cluster.vms[vm]
         if one.runtime_s is None:

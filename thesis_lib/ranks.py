@@ -1,9 +1,9 @@
 """Ranks, critical path, slack and lower bounds of one workflow on one cluster.
 
-Mean execution time is taken over the VMs that can run the task, mean transfer
-time over the ordered pairs of different VMs (Topcuoglu, Hariri and Wu,
-"Performance-effective and low-complexity task scheduling for heterogeneous
-computing", IEEE TPDS 13(3), 2002, equations 5, 6 and 8).
+Upward and downward rank are those of Topcuoglu, Hariri and Wu ("Performance-effective
+and low-complexity task scheduling for heterogeneous computing", IEEE TPDS 13(3), 2002).
+Mean execution time is taken over the VMs that can run the task, mean transfer time over
+the ordered pairs of different VMs: we average times, not rates.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Schedule: what was run, the metrics computed from it, and an independent validator.
+"""Schedule: what was run, and the metrics computed from it.
 
-Every number of the benchmark comes from here. `validate` shares no code with the
-simulator, so that one checks the other.
+Every number of the benchmark comes from here. The module `validate` checks a schedule
+against the model.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     import pandas
 
 SLA_FACTOR = 2.0  # an allowance of twice the mean, as in the article
-TIME_TOLERANCE_S = 1e-6
-RESOURCE_TOLERANCE = 1e-6
+TIME_TOLERANCE_S = 1e-6  # times that differ by less count as equal
 
 
 class ScheduleError(ValueError):
@@ -171,89 +170,10 @@ class Schedule:
     # --- validation ---------------------------------------------------------------------
 
     def validate(self) -> None:
-        """Check the schedule against the model; raise ScheduleError with what is wrong.
+        """Check the schedule against the model (see `thesis_lib.validate`); ScheduleError says what is wrong."""
+        from thesis_lib.validate import validate  # here, because it builds on this module
 
-        Each task once on a VM that exists and can run it, not before its workflow's
-        arrival, its parents' finish and their data; run times as drawn (or as planned);
-        no capacity exceeded at any instant.
-        """
-        faults = self._shape_faults()
-        if not faults:
-            faults = self._time_faults() + self._capacity_faults()
-        if faults:
-            more = f" (and {len(faults) - 5} more)" if len(faults) > 5 else ""
-            raise ScheduleError("; ".join(faults[:5]) + more)
-
-    def _shape_faults(self) -> list[str]:
-        n = self.workload.n_tasks
-        faults = [
-            f"{key} holds {len(getattr(self, key))} entries for {n} tasks"
-            for key in ("vm", "ready_s", "start_s", "finish_s")
-            if len(getattr(self, key)) != n
-        ]
-        if faults:
-            return faults
-        for i in range(n):
-            if not 0 <= self.vm[i] < len(self.cluster):
-                faults.append(f"{self.workload.describe_task(i)} has no VM (position {self.vm[i]})")
-            elif not np.isfinite([self.ready_s[i], self.start_s[i], self.finish_s[i]]).all():
-                faults.append(f"{self.workload.describe_task(i)} has no finite start or finish")
-        return faults
-
-    def _time_faults(self) -> list[str]:
-        faults = []
-        for w, workflow in enumerate(self.workload.workflows):
-            offset = int(self.workload.task_ptr[w])
-            times = exec_time_s(workflow, self.cluster)
-            for j, task in enumerate(workflow.tasks):
-                i = offset + j
-                name, start, v = self.workload.describe_task(i), self.start_s[i], self.vm[i]
-                if start < self.workload.arrivals_s[w] - TIME_TOLERANCE_S:
-                    faults.append(f"{name} starts at {start:g} s before its workflow arrives")
-                if not np.isfinite(times[j, v]):
-                    faults.append(f"{name} cannot run on VM {self.cluster.vms[v].id!r}")
-                    continue
-                factor = 1.0 if self.duration_factor is None else self.duration_factor[i]
-                expected = times[j, v] * factor
-                if abs(self.finish_s[i] - start - expected) > TIME_TOLERANCE_S * max(1.0, self.finish_s[i]):
-                    faults.append(f"{name} runs {self.finish_s[i] - start:g} s instead of {expected:g} s")
-                faults += self._parent_faults(workflow, offset, j, task, name)
-        return faults
-
-    def _parent_faults(self, workflow, offset, j, task, name) -> list[str]:
-        faults, i = [], offset + j
-        for parent in task.dependencies:
-            p = offset + workflow.index(parent)
-            arrival = self.finish_s[p]
-            megabytes = task.data_mb.get(parent, 0.0)
-            if megabytes and self.vm[p] != self.vm[i]:
-                arrival += megabytes / self.cluster.link_mb_per_s[self.vm[p], self.vm[i]]
-            if self.start_s[i] < arrival - TIME_TOLERANCE_S * max(1.0, arrival):
-                faults.append(
-                    f"{name} starts at {self.start_s[i]:g} s before parent {parent!r} and its data at {arrival:g} s"
-                )
-        return faults
-
-    def _capacity_faults(self) -> list[str]:
-        """Sweep the starts and finishes of each VM; a finish frees its share before a start at the same time."""
-        faults = []
-        demand = _demand(self.workload)
-        for v, machine in enumerate(self.cluster.vms):
-            mine = np.flatnonzero((self.vm == v) & (self.finish_s > self.start_s))
-            times = np.concatenate([self.start_s[mine], self.finish_s[mine]])
-            change = np.concatenate([demand[mine], -demand[mine]])
-            # A finish that lies within rounding of a start counts as before it.
-            order = np.lexsort((np.repeat([1, 0], len(mine)), np.round(times / TIME_TOLERANCE_S)))
-            used = np.cumsum(change[order], axis=0)
-            for r, resource in enumerate(RESOURCES):
-                limit = self.cluster.capacity[v, r]
-                over = np.flatnonzero(used[:, r] > limit + RESOURCE_TOLERANCE * max(1.0, limit))
-                if len(over):
-                    faults.append(
-                        f"VM {machine.id!r} holds {used[over[0], r]:g} {resource} of {limit:g} "
-                        f"at {times[order][over[0]]:g} s"
-                    )
-        return faults
+        validate(self)
 
 
 def _demand(workload: Workload) -> np.ndarray:

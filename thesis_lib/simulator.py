@@ -220,7 +220,7 @@ class Simulator:
     """Runs one workload on one cluster; `state` is what schedulers see."""
 
     def __init__(self, problem: Problem, duration_factor: np.ndarray):
-        """duration_factor: (n,) drawn / mean duration of each task, finite and at least 0."""
+        """duration_factor: (n,) drawn / mean duration of each task, finite and above 0."""
         si, sf = layout.state_sizes(problem.n, problem.v, problem.w, problem.has_data)
         self._allocate(problem, np.zeros(si, np.int64), np.zeros(sf), duration_factor)
         self._check(events.start(*self._buffers))
@@ -241,8 +241,8 @@ class Simulator:
         factor = np.asarray(duration_factor, dtype=np.float64)
         if factor.shape != (problem.n,):
             raise SimulationError(f"duration_factor must have shape ({problem.n},), got {factor.shape}")
-        if not (np.isfinite(factor).all() and (factor >= 0).all()):
-            raise SimulationError("duration_factor must be finite and at least 0 for every task")
+        if not (np.isfinite(factor).all() and (factor > 0).all()):
+            raise SimulationError("duration_factor must be finite and above 0 for every task")
         self.problem, self.state = problem, State(problem, si, sf)
         hi, hf = layout.hidden_sizes(problem.n)
         self._hi, self._hf = np.zeros(hi, np.int64), np.zeros(hf)

@@ -29,26 +29,25 @@ def median_s(once: Callable[[], float], repeats: int) -> float:
     return statistics.median(once() for _ in range(repeats))
 
 
-def _run_s(scheduler: Scheduler, problem: Problem, whole: bool) -> tuple[int, float]:
-    """(decisions, seconds) of one run: wholly in kernels, or step by step through the interface."""
+def _run_s(scheduler: Scheduler, problem: Problem, whole: bool) -> float:
+    """Seconds of one run: wholly in kernels, or step by step through the interface."""
     simulator = Simulator(problem, duration_factors(problem.workload, 0))
     scheduler.reset(problem.workload, problem.cluster, 0)
     began = perf_counter()
-    decisions, _ = scheduler.run(simulator) if whole else Scheduler.run(scheduler, simulator)
-    return decisions, perf_counter() - began
+    scheduler.run(simulator) if whole else Scheduler.run(scheduler, simulator)
+    return perf_counter() - began
 
 
 def rule_rates(repeats: int = 5) -> Iterator[tuple[str, int, float, float]]:
-    """(rule, tasks, decisions per second in kernels, milliseconds step by step) on layered DAGs, 16 VMs."""
+    """(rule, tasks, tasks placed per second in kernels, milliseconds step by step) on layered DAGs, 16 VMs."""
     for n_tasks in TASKS:
         workload = Workload.single(layered(n_tasks, max_out=3, alpha=1.0, beta=1.0, seed=1))
         problem = Problem(workload, sixteen_vms())
         for name in RULES:
             rule = Rule(name)
-            decisions = _run_s(rule, problem, whole=True)[0]
-            kernel_s = median_s(lambda: _run_s(rule, problem, whole=True)[1], repeats)  # noqa: B023
-            steps_s = median_s(lambda: _run_s(rule, problem, whole=False)[1], repeats)  # noqa: B023
-            yield name, n_tasks, decisions / kernel_s, 1000 * steps_s
+            kernel_s = median_s(lambda: _run_s(rule, problem, whole=True), repeats)  # noqa: B023
+            steps_s = median_s(lambda: _run_s(rule, problem, whole=False), repeats)  # noqa: B023
+            yield name, n_tasks, n_tasks / kernel_s, 1000 * steps_s
 
 
 def plan_ms(name: str, n_tasks: int = 1000, n_vms: int = 10, repeats: int = 5) -> float:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TaskId = int | str
 RESOURCES = ("cpu", "memory", "bandwidth")
 RESOURCE_UNITS = ("cores", "GB", "Gbit/s")
+SPELLED_OUT = 12  # tasks of a cycle that a message names in full
 
 
 class WorkflowError(ValueError):
@@ -52,6 +53,26 @@ def valid_id(value: object, what: str) -> TaskId:
     if isinstance(value, bool) or not isinstance(value, (int, str)) or value == "":
         raise WorkflowError(f"{what} must be an integer or a non-empty text, got {value!r}")
     return value
+
+
+def as_text(value: object, what: str) -> str:
+    """Return `value` if it is a text, else raise WorkflowError naming `what` and the value seen."""
+    if not isinstance(value, str):
+        raise WorkflowError(f"{what} must be a text, got {value!r}")
+    return value
+
+
+def pairs_by_id(value: object, what: str) -> list[tuple[TaskId, object]]:
+    """The items of a mapping from ids; WorkflowError when it names one id as 7 and as "7"."""
+    if not isinstance(value, Mapping):
+        raise WorkflowError(f"{what} must map ids to numbers, got {value!r}")
+    seen: dict[str, TaskId] = {}
+    for key in value:
+        valid_id(key, f"{what} key")
+        if str(key) in seen:
+            raise WorkflowError(f"{what} names one id twice, as {seen[str(key)]!r} and as {key!r}; keep one")
+        seen[str(key)] = key
+    return list(value.items())
 
 
 @dataclass(frozen=True)
@@ -98,16 +119,17 @@ class Task:
         set_field(self, "data_mb", self._data_by_parent(where, parents))
         if self.runtime_s is not None:
             runtimes = {
-                valid_id(vm, f"{where}: runtime_s key"): finite_number(s, f"{where}: runtime_s[{vm!r}]")
-                for vm, s in self.runtime_s.items()
+                valid_id(vm, "VM id"): finite_number(s, f"{where}: runtime_s[{vm!r}]")
+                for vm, s in pairs_by_id(self.runtime_s, f"{where}: runtime_s")
             }
             set_field(self, "runtime_s", MappingProxyType(runtimes))
+        as_text(self.name, f"{where}: name")
 
     def _data_by_parent(self, where: str, parents: tuple[TaskId, ...]) -> Mapping[TaskId, float]:
         """data_mb with keys as the dependencies spell them, zero entries left out."""
         spelling = {str(p): p for p in parents}
         data = {}
-        for parent, mb in self.data_mb.items():
+        for parent, mb in pairs_by_id(self.data_mb, f"{where}: data_mb"):
             if str(parent) not in spelling:
                 raise WorkflowError(
                     f"{where}: data_mb names {parent!r}, which is not among its dependencies {list(parents)}"
@@ -155,13 +177,16 @@ class Workflow:
     def __post_init__(self) -> None:
         object.__setattr__(self, "tasks", tuple(self.tasks))
         object.__setattr__(self, "warnings", tuple(self.warnings))
+        as_text(self.name, "the workflow's name")
+        as_text(self.family, "the workflow's family")
         if not self.tasks:
             raise WorkflowError("a workflow needs at least one task, the list is empty")
         self._refuse_duplicates()
         self._refuse_missing_parents()
         if len(self.topological_order) < len(self.tasks):
-            loop = " -> ".join(repr(i) for i in self._find_cycle())
-            raise WorkflowError(f"the dependencies contain a cycle: {loop}; remove one of these edges")
+            raise WorkflowError(
+                f"the dependencies contain a cycle{_spelled(self._find_cycle())}; remove one of these edges"
+            )
 
     def _refuse_duplicates(self) -> None:
         seen: dict[str, TaskId] = {}
@@ -185,11 +210,11 @@ class Workflow:
         ordered = set(self.topological_order.tolist())
         # Every task left over has a parent that is left over too, so walking up must repeat.
         at = next(i for i in range(len(self.tasks)) if i not in ordered)
-        path: list[int] = []
-        while at not in path:
-            path.append(at)
+        position: dict[int, int] = {}  # of each task on the way, in the order of the walk
+        while at not in position:
+            position[at] = len(position)
             at = next(p for p in self.parents(at) if p not in ordered)
-        loop = path[path.index(at) :] + [at]
+        loop = [*list(position)[position[at] :], at]
         return [self.tasks[i].id for i in reversed(loop)]
 
     def __len__(self) -> int:
@@ -317,6 +342,14 @@ class Workflow:
             for parent in task.dependencies:
                 graph.add_edge(self.tasks[self.index(parent)].id, task.id, data_mb=task.data_mb.get(parent, 0.0))
         return graph
+
+
+def _spelled(loop: list[TaskId]) -> str:
+    """The end of a message on a cycle: all ids in order, or for a long loop its length and both ends."""
+    arrows = [repr(i) for i in loop]
+    if len(loop) - 1 <= SPELLED_OUT:
+        return ": " + " -> ".join(arrows)
+    return f" of {len(loop) - 1} tasks: " + " -> ".join([*arrows[: SPELLED_OUT // 2], "...", *arrows[-2:]])
 
 
 def frozen(array: np.ndarray) -> np.ndarray:

@@ -17,11 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from thesis_lib._kernels.compiling import kernel, small_kernel
+from thesis_lib.cluster import RESOURCE_TOLERANCE
 
 BLOCKED, READY, RUNNING, DONE = 0, 1, 2, 3
 FINISH, DATA = 0, 1  # kinds of events; workflow arrivals come after both at equal times
 OK, ILLEGAL, STUCK = 0, 1, 2
-FREE_TOLERANCE = 1e-9  # cores, GB or Gbit/s that rounding may take away
+FREE_TOLERANCE = RESOURCE_TOLERANCE  # cores, GB or Gbit/s that rounding may take away
 
 
 class ProblemViews(NamedTuple):

@@ -11,11 +11,13 @@ NAME, HELP = "dataset", "build or check the shipped data set"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
     parser.add_argument("action", choices=("build", "check"))
     parser.add_argument("--out", metavar="DIR", help="the folder (default: the shipped data set)")
 
 
 def run(arguments: argparse.Namespace) -> None:
+    """Build or check the data set; faults raise WorkflowError."""
     from thesis_lib import dataset
 
     if arguments.action == "build":
@@ -29,6 +31,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def build(dataset, out: str | None) -> None:
+    """Make every file anew with a progress bar; `dataset` is the module of that name."""
     from tqdm.auto import tqdm
 
     files = len(dataset.names()) + len(dataset.REAL) + 1

@@ -11,6 +11,7 @@ NAME, HELP = "generate", "draw a random workflow of a family and write it as the
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
     parser.add_argument("family", metavar="FAMILY", help=f"one of {', '.join(FAMILIES)}")
     parser.add_argument("out", metavar="OUT", help="the .json file to write")
     parser.add_argument("--tasks", type=int, dest="n_tasks", metavar="N", help="number of tasks (default: drawn)")
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
+    """Draw the workflow and write it."""
     from thesis_lib.formats import save_workflow
 
     names = ("n_tasks", "seed", "max_out", "alpha", "beta", "data_mb")

@@ -16,12 +16,14 @@ NAME, HELP = "info", "count tasks, edges and the critical path of a workflow fil
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_edges_from_files(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
+    """Print the counts."""
     from thesis_lib.formats import detect_format, load_workload
 
     workload = load_workload(arguments.file, edges_from_files=arguments.edges_from_files)

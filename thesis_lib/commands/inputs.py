@@ -21,7 +21,10 @@ def add_edges_from_files(parser: argparse.ArgumentParser) -> None:
 
 
 def read_workload(paths: Sequence[str], edges_from_files: bool = False) -> Workload:
-    """One workload of all files; several files arrive together at 0. Prints the readers' warnings."""
+    """One workload of all files; several files arrive together at 0, whatever a trace says.
+
+    Prints the readers' warnings, and a note for each file whose arrival times are not used.
+    """
     from thesis_lib.formats import load_workload
 
     loaded = [load_workload(path, edges_from_files=edges_from_files) for path in paths]
@@ -29,8 +32,11 @@ def read_workload(paths: Sequence[str], edges_from_files: bool = False) -> Workl
         print_warnings(workload.workflows)
     if len(loaded) == 1:
         return loaded[0]
-    flows = [(w, a) for workload in loaded for w, a in zip(workload.workflows, workload.arrivals_s)]
-    return Workload(tuple(w for w, _ in flows), tuple(a for _, a in flows), ", ".join(w.name for w in loaded))
+    for path, workload in zip(paths, loaded):
+        if any(workload.arrivals_s):
+            note(f"{path}: its arrival times are not used, since several files arrive together at 0")
+    flows = [workflow for workload in loaded for workflow in workload.workflows]
+    return Workload.together(flows, ", ".join(workload.name for workload in loaded))
 
 
 def print_warnings(workflows: Sequence[Workflow]) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from thesis_lib.commands.inputs import add_edges_from_files, choose_cluster, read_workload
 from thesis_lib.commands.output import note, print_json, print_table
 from thesis_lib.schedule import Schedule
 from thesis_lib.schedulers import make, names
+from thesis_lib.schedulers.base import Scheduler
 from thesis_lib.workflow import WorkflowError
 
 NAME, HELP = "schedule", "schedule workflow files on a cluster"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="workflow files; several arrive together at time 0")
     parser.add_argument("--cluster", metavar="FILE", help="JSON list of VMs (default: the article's three)")
     parser.add_argument("--scheduler", metavar="NAME", default="heft", help=f"one of {', '.join(names())}")
@@ -26,11 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
+    """Run the scheduler, then print and draw the schedule."""
     from thesis_lib.simulator import simulate
 
     scheduler = build_scheduler(arguments.scheduler, arguments.time_limit)
     if arguments.gantt:
-        refuse_unknown_picture(arguments.gantt)
+        refuse_picture(arguments.gantt)
     workload = read_workload(arguments.files, arguments.edges_from_files)
     cluster = choose_cluster(arguments.cluster, workload)
     schedule = simulate(scheduler, workload, cluster, seed=arguments.seed, noise=not arguments.no_noise)
@@ -46,7 +50,8 @@ def run(arguments: argparse.Namespace) -> None:
         print_result(result)
 
 
-def build_scheduler(name: str, time_limit_s: float | None):
+def build_scheduler(name: str, time_limit_s: float | None) -> Scheduler:
+    """The scheduler of that name; WorkflowError when there is none or when it takes no time limit."""
     options = {} if time_limit_s is None else {"time_limit_s": time_limit_s}
     try:
         return make(name, **options)
@@ -67,6 +72,7 @@ def as_dict(schedule: Schedule) -> dict:
 
 
 def print_result(result: dict) -> None:
+    """The metrics and one line per task in the order of their starts."""
     rows: list[tuple[str, object]] = []
     for key, value in result.items():
         if key == "utilization":
@@ -81,12 +87,17 @@ def print_result(result: dict) -> None:
         print(f"{str(task['id']):<16} {task['workflow']:>8} {str(task['vm']):>6} {times}")
 
 
-def refuse_unknown_picture(path: str) -> None:
+def refuse_picture(path: str) -> None:
+    """Raise WorkflowError, before anything runs, for a picture that could not be written afterwards."""
+    folder = Path(path).parent
     if not path.lower().endswith((".pdf", ".png", ".svg")):
         raise WorkflowError(f"{path}: cannot draw this kind of file; use a name that ends in .pdf, .png or .svg")
+    if not folder.is_dir():
+        raise WorkflowError(f"{path}: there is no folder {folder}; make it first")
 
 
 def draw_gantt(schedule: Schedule, path: str) -> None:
+    """Write the Gantt chart and say so."""
     from thesis_lib.plots import plot_gantt, save_figure
 
     save_figure(plot_gantt(schedule), path)

@@ -56,32 +56,33 @@ def recognise(source: Source) -> str | None:
 def read(source: Source, edges_from_files: bool = False) -> list[tuple[float, Workflow]]:
     """Read (arrival in seconds, Workflow) of every job; the workflow's name is the job's.
 
-    One row is one task (its instances are not split up) whose id is the task name.
+    One row is one task whose id is the task name; a warning counts the rows that state
+    several instances, which are not split up.
     cpu = plan_cpu / 100 cores; memory = plan_mem % of REFERENCE_MEMORY_GB; empty plans
     count as 1 core and 0 GB, with a warning. A job arrives at its first start time (or
     stated arrival); the first arrival is moved to 0. Rows that did not end well and
     dependencies on tasks that do not exist are left out, with warnings.
     """
-    rows, left_out = _rows(source)
+    rows, warnings = _rows(source)
     if not rows:
-        raise WorkflowError(f"no row has status {DONE}, so no task is left; {left_out}")
+        raise WorkflowError(f"no row has status {DONE}, so no task is left; {listed(warnings)}")
     jobs: dict[str, list[Row]] = {}
     for row in rows:
         jobs.setdefault(row.job, []).append(row)
     workflows = [_workflow(job, members) for job, members in jobs.items()]
     arrivals = [min(row.arrival_s for row in members) for members in jobs.values()]
     begin = min(arrivals)
-    if left_out:
+    if warnings:  # on the whole file, so they go to the workflow that comes first
         first = arrivals.index(begin)
-        workflows[first] = replace(workflows[first], warnings=(left_out, *workflows[first].warnings))
+        workflows[first] = replace(workflows[first], warnings=(*warnings, *workflows[first].warnings))
     return [(arrival - begin, workflow) for arrival, workflow in zip(arrivals, workflows)]
 
 
 # --- rows -------------------------------------------------------------------------------
 
 
-def _rows(source: Source) -> tuple[list[Row], str]:
-    """The rows that count, and one warning about the others ("" when there are none)."""
+def _rows(source: Source) -> tuple[list[Row], list[str]]:
+    """The rows that count, and the warnings on the file as a whole."""
     layout = recognise(source)
     lines = source.rows
     head, parse = {
@@ -96,8 +97,8 @@ def _rows(source: Source) -> tuple[list[Row], str]:
 
 def _parsed(
     lines: list[tuple[int, list[str]]], head: list[str], parse: Callable[[int, dict[str, str]], Row]
-) -> tuple[list[Row], str]:
-    rows, skipped = [], Counter()
+) -> tuple[list[Row], list[str]]:
+    rows, warnings, skipped, repeated = [], [], Counter(), 0
     for number, cells in lines:
         if len(cells) != len(head):
             raise WorkflowError(f"line {number} has {len(cells)} columns, expected {len(head)}: {', '.join(head)}")
@@ -105,11 +106,21 @@ def _parsed(
         status = cell.get("status", DONE)
         if status == DONE:
             rows.append(parse(number, cell))
+            repeated += _instances(cell) > 1
         else:
             skipped[status or "(empty)"] += 1
-    counts = listed(f"{count} {status}" for status, count in sorted(skipped.items()))
-    warning = f"{skipped.total()} of {len(lines)} rows are not {DONE} and were left out: {counts}" if skipped else ""
-    return rows, warning
+    if skipped:
+        counts = listed(f"{count} {status}" for status, count in sorted(skipped.items()))
+        warnings.append(f"{skipped.total()} of {len(lines)} rows are not {DONE} and were left out: {counts}")
+    if repeated:
+        warnings.append(f"{repeated} of {len(rows)} rows state several instances; each row is one task all the same")
+    return rows, warnings
+
+
+def _instances(cell: dict[str, str]) -> float:
+    """How many instances the row states; 1 where it states none."""
+    stated = cell.get("instance_num") or cell.get("instances_num") or "1"  # CloudSimPy adds an s
+    return float(stated) if is_number(stated) else 1.0
 
 
 def _trace_row(line: int, cell: dict[str, str]) -> Row:

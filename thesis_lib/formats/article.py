@@ -15,14 +15,13 @@ from thesis_lib.formats.reading import (
     Source,
     as_dict,
     as_list,
-    as_text,
     checked_workflow,
     is_canonical_integer,
     listed,
     without_repeats,
 )
 from thesis_lib.ranks import on_critical_path
-from thesis_lib.workflow import Task, TaskId, Workflow, WorkflowError, valid_id
+from thesis_lib.workflow import Task, TaskId, Workflow, WorkflowError, as_text, valid_id
 
 FILE_KEYS = ("type", "name", "tasks", "cluster")
 NUMBER_KEYS = {  # key in the file -> field of Task

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,15 +13,14 @@ from functools import cached_property
 from pathlib import Path
 
 from thesis_lib.cluster import Cluster
+from thesis_lib.strict_json import MAX_DIGITS, parse_json
 from thesis_lib.workflow import Task, Workflow, WorkflowError
 
-MAX_DIGITS = 300  # an integer of more digits does not fit a float
 MAX_MESSAGE = 600  # characters of one error line
 NAMED = 8  # ids that a message spells out
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 CANONICAL_INTEGER = re.compile(r"0|-?[1-9]\d*", re.ASCII)
-SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 MAGIC = (
     (
         b"\x93NUMPY",
@@ -118,40 +116,6 @@ def shortened(message: str) -> str:
 # --- JSON ------------------------------------------------------------------------------
 
 
-def parse_json(text: str) -> object:
-    """Strict JSON: no NaN or Infinity, no repeated keys, no lone surrogates, no integer beyond a float."""
-    try:
-        data = json.loads(
-            text, parse_constant=_refuse_constant, parse_int=_bounded_int, object_pairs_hook=_object_without_repeats
-        )
-        if SURROGATE.search(text):  # a lone \ud800 could neither be printed nor saved
-            json.dumps(data, ensure_ascii=False).encode()
-    except json.JSONDecodeError as error:
-        raise WorkflowError(f"not valid JSON: {error.msg} at line {error.lineno} column {error.colno}") from None
-    except UnicodeEncodeError:
-        raise WorkflowError("a text holds half of a surrogate pair (\\ud800 to \\udfff); write the character") from None
-    return data
-
-
-def _refuse_constant(name: str) -> None:
-    raise WorkflowError(f"{name} is not a JSON number; give a finite number")
-
-
-def _bounded_int(digits: str) -> int:
-    if len(digits) > MAX_DIGITS:
-        raise WorkflowError(f"an integer of {len(digits)} digits is too large; give a number of sensible size")
-    return int(digits)
-
-
-def _object_without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        seen: set[str] = set()
-        twice = next(k for k, _ in pairs if k in seen or seen.add(k))
-        raise WorkflowError(f"the key {twice!r} occurs twice in one JSON object; keep one")
-    return result
-
-
 def as_dict(value: object, what: str) -> dict:
     """`value` if it is a JSON object, else WorkflowError."""
     if not isinstance(value, dict):
@@ -163,13 +127,6 @@ def as_list(value: object, what: str) -> list:
     """`value` if it is a JSON list, else WorkflowError."""
     if not isinstance(value, list):
         raise WorkflowError(f"{what} must be a list, got {type(value).__name__}")
-    return value
-
-
-def as_text(value: object, what: str) -> str:
-    """`value` if it is a text, else WorkflowError."""
-    if not isinstance(value, str):
-        raise WorkflowError(f"{what} must be a text, got {value!r}")
     return value
 
 

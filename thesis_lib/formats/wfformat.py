@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from thesis_lib.formats.file_edges import FileTask, data_by_parent_mb, settle_file_edges
-from thesis_lib.formats.reading import Source, as_dict, as_list, as_text, checked_workflow, listed
-from thesis_lib.workflow import Task, TaskId, Workflow, WorkflowError, finite_number, valid_id
+from thesis_lib.formats.reading import Source, as_dict, as_list, checked_workflow, listed
+from thesis_lib.workflow import Task, TaskId, Workflow, WorkflowError, as_text, finite_number, valid_id
 
 BYTES_PER_GB, KB_PER_GB = 1e9, 1e6
 
@@ -27,6 +27,7 @@ class Record:
 
     @property
     def id(self) -> TaskId:
+        """Id of the task, under which its files and parents are kept."""
         return self.files.id
 
 

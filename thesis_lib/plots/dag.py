@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+from unicodedata import east_asian_width
 
 import matplotlib as mpl
 import numpy as np
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-CHARACTER_IN = 0.062  # mean width of a character of 7 points
+CHARACTER_IN, WIDE_IN = 0.062, 0.1  # mean width of a letter and of a Chinese character of 7 points
 SMALL_PT = 7.0
 MAX_HEIGHT_IN = 9.0  # of a DAG with labels: a page
 CRITICAL_FILL = "#FBE3C0"
@@ -54,7 +55,7 @@ def plot_dag(
     if heat is not None and len(heat) != len(workflow):
         raise WorkflowError(f"heat holds {len(heat)} values for {len(workflow)} tasks; give one for each")
     with figure_style(lang):
-        layout, form = _choose_form(workflow, width_in)
+        layout, form = _choose_form(workflow, width_in, lang)
         figure = new_figure(width_in, form.height_in + FOOT_IN)
         figure.set_layout_engine("none")
         share = FOOT_IN / (form.height_in + FOOT_IN)
@@ -99,14 +100,14 @@ class _Form:
         return self.margin + (column + 0.5) * self.column_in, self.height_in - self.margin - (row + 0.5) * self.row_in
 
 
-def _choose_form(workflow: Workflow, width_in: float) -> tuple[DagLayout, _Form]:
+def _choose_form(workflow: Workflow, width_in: float, lang: str) -> tuple[DagLayout, _Form]:
     """The layout and form that show most: id and duration, else the id, else points.
 
     Layers that are too wide for the page are wrapped into columns before anything is left out.
     """
     labels = short_labels(workflow)
-    id_in = max(map(len, labels)) * CHARACTER_IN
-    both_in = max(id_in, *(CHARACTER_IN * (len(number(s)) + 2) for s in workflow.mean_s))
+    id_in = max(map(_width_in, labels))
+    both_in = max(id_in, *(_width_in(_seconds(s, lang)) for s in workflow.mean_s))
     plain = dag_layout(workflow)
     layouts = [plain] + [dag_layout(workflow, wrap) for wrap in WRAPS if len(workflow) <= MAX_BOXES]
     for layout in layouts:
@@ -171,9 +172,18 @@ def _draw_boxes(ax: Axes, workflow: Workflow, layout: DagLayout, form: _Form, co
             facecolor=colours[i], edgecolor=RED if heavy else BLACK, linewidth=1.7 if heavy else 0.6, zorder=3,
         ))  # fmt: skip
         if form.lines == 2:
-            label += "\n" + text("seconds", "en", value=number(workflow.mean_s[i]))
+            label += "\n" + _seconds(workflow.mean_s[i], lang)
         ax.text(x, y, label, ha="center", va="center", fontsize=SMALL_PT, color=ink(tuple(colours[i])), zorder=4,
                 linespacing=1.05)  # fmt: skip
+
+
+def _seconds(value: float, lang: str) -> str:
+    return text("seconds", lang, value=number(value))
+
+
+def _width_in(words: str) -> float:
+    """About how wide the words are in the type of a box, inches."""
+    return sum(WIDE_IN if east_asian_width(c) in "WF" else CHARACTER_IN for c in words)
 
 
 def ink(face: object) -> str:

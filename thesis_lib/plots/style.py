@@ -32,7 +32,6 @@ GREY, LIGHT_GREY, EDGE_GREY = "#6E6E6E", "#EDEDED", "#8A8A8A"
 PALETTE = (BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oooo", "----", "++++")
-LINE_STYLES = ("-", "--", "-.", ":")
 PNG_DPI = 300
 HEAT_MAP = "cividis"  # its lightness rises steadily, so that it also reads in grey
 
