@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import networkx
+import pandas
 import pytest
 
 from thesis_lib import dataset, figures
@@ -198,3 +199,13 @@ def test_list_figures():
     assert figures.list_figures() == list(figures.FIGURES)
     assert figures.list_figures("two_clocks") == ["two_clocks"]
     assert len(figures.list_figures()) == 10
+
+
+def test_the_readme_states_the_ratios_of_the_committed_stream():
+    root = Path(__file__).resolve().parents[1]
+    table = pandas.read_csv(root / "figures" / "stream_completion.csv")
+    seconds = table.pivot(index="seed", columns="rule", values="mean_completion_s")
+    ratio = seconds.div(seconds["heft_online"], axis=0).mean()
+    readme = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+    for rule, words in (("srw", "for `srw`"), ("heft", "for `heft` planned"), ("srw_patient", "for `srw_patient`")):
+        assert f"{ratio[rule]:.3f} {words}" in readme
