@@ -286,6 +286,29 @@ def test_srw_breaks_ties_by_rank():
     assert start_order("srw", single(*tasks), ONE_CORE)[0] == "b"
 
 
+@pytest.mark.parametrize("d", [0.1, 0.2, 0.3, 0.7, 1.1, 1.3, 2.3, 1 / 3])
+def test_srw_sees_a_tie_where_rounding_does_not(d):
+    """After a1 both workflows have 2 d left; b1 has the larger rank, whatever 3 d - d is in binary."""
+    a, b = (
+        Workflow(tuple(Task(f"a{i}", d) for i in (1, 2, 3))),
+        Workflow((Task("b1", d), Task("b2", d, dependencies=("b1",)))),
+    )
+    done = simulate(make("srw"), Workload((a, b), (0.0, d / 2)), ONE_CORE, noise=False)
+    order = [row["id"] for row in sorted(done.records(), key=lambda row: row["start_s"])]
+    assert order[:3] == ["a1", "b1", "b2"]
+
+
+def test_ranks_that_differ_by_rounding_alone_are_a_tie():
+    """0.1 + 0.2 + 0.3 and 0.3 + 0.2 + 0.1 differ in the last bit; the task that is ready first goes first."""
+    chains = [
+        Task(f"{name}{i}", d, dependencies=(f"{name}{i - 1}",) if i else ())
+        for name, durations in (("p", (0.3, 0.2, 0.1)), ("q", (0.1, 0.2, 0.3)))
+        for i, d in enumerate(durations)
+    ]
+    for tasks in (chains, chains[3:] + chains[:3]):
+        assert start_order("heft_online", single(*tasks), ONE_CORE)[0] == tasks[0].id
+
+
 def two_speeds() -> Cluster:
     return Cluster((VM("fast", 1, 8, 8, speed=10), VM("slow", 1, 8, 8)))
 

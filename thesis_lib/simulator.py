@@ -71,7 +71,8 @@ class Problem:
         ]).astype(np.int64)  # fmt: skip
         self.pf = np.concatenate([
             demand.ravel(), exec_s.ravel(), cluster.capacity.ravel(), workload.arrivals_s, parent_mb,
-            cluster.link_mb_per_s.ravel(), mean_s, rank_s, mean_s * _scarcest_share(demand, cluster),
+            cluster.link_mb_per_s.ravel(), mean_s, _on_grid(rank_s, rank_s.max(), 40),
+            _on_grid(work := mean_s * _scarcest_share(demand, cluster), work.sum(), 50),
         ]).astype(np.float64)  # fmt: skip
         self.pi.flags.writeable = self.pf.flags.writeable = False
         self.views = python_form(layout.problem_views)(self.pi, self.pf)
@@ -80,6 +81,18 @@ class Problem:
 def _joined_ptr(pointers: list[np.ndarray]) -> np.ndarray:
     """One CSR pointer for several graphs that are numbered through."""
     return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(p) for p in pointers]))])
+
+
+def _on_grid(values: np.ndarray, largest: float, bits: int) -> np.ndarray:
+    """Values rounded to multiples of a power of two, `bits` binary digits below `largest`.
+
+    Sums and differences of such numbers are exact, so that what is equal by hand is a tie
+    here too, and ties are broken by the rule and not by rounding.
+    """
+    if largest <= 0:
+        return values
+    step = 2.0 ** (np.floor(np.log2(largest)) - bits)
+    return np.round(values / step) * step
 
 
 def _scarcest_share(demand: np.ndarray, cluster: Cluster) -> np.ndarray:
