@@ -72,6 +72,7 @@ class Problem:
         self.pf = np.concatenate([
             demand.ravel(), exec_s.ravel(), cluster.capacity.ravel(), workload.arrivals_s, parent_mb,
             cluster.link_mb_per_s.ravel(), mean_s, _on_grid(rank_s, rank_s.max(), 40),
+            np.concatenate([w.mean_s for w in flows]), cluster.capacity.sum(axis=0),
             _on_grid(work := mean_s * _scarcest_share(demand, cluster), work.sum(), 50),
         ]).astype(np.float64)  # fmt: skip
         self.pi.flags.writeable = self.pf.flags.writeable = False

@@ -6,19 +6,26 @@ import numpy as np
 
 from thesis_lib._kernels.compiling import allocating_kernel, kernel, small_kernel
 from thesis_lib._kernels.state import (
+    ACTIVE,
     ARRIVED,
+    CPU_S,
     DATA,
     DONE,
     DONE_COUNT,
     FINISH,
+    FINISHED,
+    FLOW_S,
     ILLEGAL,
+    LATE,
     OK,
     PENDING,
     READY,
     READY_COUNT,
     RUNNING,
     RUNNING_COUNT,
+    SPARE_S,
     STUCK,
+    WAITED_S,
     any_legal,
     can_wait,
     fits,
@@ -26,7 +33,8 @@ from thesis_lib._kernels.state import (
     hidden_views,
     problem_views,
     state_views,
-)  # fmt: skip
+)
+from thesis_lib.schedule import SLA_FACTOR, TIME_TOLERANCE_S
 
 # --- the event queue: a binary heap ordered by (time, kind, index) ------------------------
 
@@ -152,8 +160,16 @@ def _finish(p, s, h, t):
     for r in range(3):
         # An idle VM gets its exact capacity back, so that rounding never accumulates.
         s.free[v, r] = p.capacity[v, r] if s.vm_load[v] == 0 else s.free[v, r] + p.demand[t, r]
+        s.held[r] = 0.0 if s.counts[RUNNING_COUNT] == 0 else s.held[r] - p.demand[t, r]
+    taken_s, allowed_s = s.now[0] - s.ready_s[t], SLA_FACTOR * p.duration_s[t]
+    s.sums[FINISHED] += 1.0
+    s.sums[LATE] += 1.0 if taken_s > allowed_s + TIME_TOLERANCE_S else 0.0
+    s.sums[SPARE_S] += allowed_s - taken_s
     w = p.workflow_of[t]
     s.tasks_left[w] -= 1
+    if s.tasks_left[w] == 0:
+        s.done_s[w] = s.now[0]
+        s.counts[ACTIVE] -= 1
     s.work_left[w] = 0.0 if s.tasks_left[w] == 0 else s.work_left[w] - p.work[t]
     for k in range(p.child_ptr[t], p.child_ptr[t + 1]):
         child = p.child_idx[k]
@@ -199,11 +215,23 @@ def process_due_events(p, s, h):
     while s.counts[ARRIVED] < p.w and p.arrival_s[s.counts[ARRIVED]] <= s.now[0]:
         w = s.counts[ARRIVED]
         s.counts[ARRIVED] += 1
+        s.counts[ACTIVE] += 1
         for t in range(p.workflow_ptr[w], p.workflow_ptr[w + 1]):
             if s.missing[t] == 0:
                 _make_ready(p, s, h, t)
                 opened = opened or fits_anywhere(p, s, t)
     return opened
+
+
+@small_kernel
+def _pass_time(p, s, moment_s):
+    """Move the clock and add up what is held and who waits meanwhile."""
+    seconds = moment_s - s.now[0]
+    for r in range(3):
+        if p.total[r] > 0.0:
+            s.sums[CPU_S + r] += seconds * s.held[r] / p.total[r]
+    s.sums[FLOW_S] += seconds * s.counts[ACTIVE]
+    s.now[0] = moment_s
 
 
 @kernel
@@ -218,7 +246,7 @@ def jump(p, s, h):
         soonest = min(soonest, p.arrival_s[s.counts[ARRIVED]])
     if soonest == np.inf:
         return False
-    s.now[0] = max(s.now[0], soonest)
+    _pass_time(p, s, max(s.now[0], soonest))
     return True
 
 
@@ -263,6 +291,8 @@ def put(p, s, h, t, v):
     s.vm_load[v] += 1
     for r in range(3):
         s.free[v, r] -= p.demand[t, r]
+        s.held[r] += p.demand[t, r]
+    s.sums[WAITED_S] += s.now[0] - s.ready_s[t]
     push(h, s.now[0] + p.exec_s[t, v] * h.factor[t], FINISH, t)
 
 
@@ -279,6 +309,7 @@ def start(pi, pf, si, sf, hi, hf):
     s.start_s[:] = np.nan
     s.ready_s[:] = np.nan
     s.finish_s[:] = np.nan
+    s.done_s[:] = np.nan
     for v in range(p.v):
         for r in range(3):
             s.free[v, r] = p.capacity[v, r]

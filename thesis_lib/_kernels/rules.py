@@ -41,7 +41,7 @@ def _fullest_vm(p, s, t):
 
 
 @kernel
-def _fastest_vm(p, s, t):
+def fastest_vm(p, s, t):
     """The VM that finishes task t first if it starts now; -1 when none fits."""
     best, at = np.inf, -1
     for v in range(p.v):
@@ -72,7 +72,7 @@ def _choose_fcfs(p, s, backfill):
 
 
 @kernel
-def _expected_start(p, s, t, v):
+def expected_start(p, s, t, v):
     """When VM v will have room for task t, if its running tasks end after their mean durations."""
     at = s.now[0]
     cpu, memory, bandwidth = s.free[v, 0], s.free[v, 1], s.free[v, 2]
@@ -92,7 +92,7 @@ def _earliest_finish_is_now(p, s, t, v):
     finish = s.now[0] + p.exec_s[t, v]
     for u in range(p.v):
         faster = s.now[0] + p.exec_s[t, u] < finish
-        if faster and _expected_start(p, s, t, u) + p.exec_s[t, u] < finish:
+        if faster and expected_start(p, s, t, u) + p.exec_s[t, u] < finish:
             return False
     return True
 
@@ -113,7 +113,7 @@ def _choose_by_key(rule, p, s):
             continue
         a, b = _keys(rule, p, s, t)
         if a < best_a or (a == best_a and b < best_b):
-            v = _fullest_vm(p, s, t) if rule == CRITICAL_PATH else _fastest_vm(p, s, t)
+            v = _fullest_vm(p, s, t) if rule == CRITICAL_PATH else fastest_vm(p, s, t)
             if v >= 0 and (not patient or _earliest_finish_is_now(p, s, t, v)):
                 best_a, best_b, best_t, best_v = a, b, t, v
     return best_t, best_v
@@ -167,7 +167,8 @@ def _choose_random(p, s, rng):
 
 
 @kernel
-def _choose(rule, p, s, rng):
+def choose_pair(rule, p, s, rng):
+    """(task, vm) that the rule places now, or (-1, -1) to wait."""
     if rule == FCFS or rule == FCFS_BACKFILL:
         return _choose_fcfs(p, s, rule == FCFS_BACKFILL)
     if rule == TETRIS:
@@ -182,7 +183,7 @@ def choose(rule, pi, pf, si, sf, rng):
     """(task, vm) that the rule places now, or (-1, -1) to wait."""
     p = problem_views(pi, pf)
     s = state_views(p, si, sf)
-    return _choose(rule, p, s, rng)
+    return choose_pair(rule, p, s, rng)
 
 
 @kernel
@@ -193,7 +194,7 @@ def run_rule(rule, pi, pf, si, sf, hi, hf, rng):
     may_wait = rule == FCFS or rule == SRW_PATIENT or rule == HEFT_PATIENT
     placed = 0
     while s.counts[DONE_COUNT] < p.n:
-        t, v = _choose(rule, p, s, rng)
+        t, v = choose_pair(rule, p, s, rng)
         if t >= 0:
             placed += 1
             put(p, s, h, t, v)

@@ -46,13 +46,15 @@ class ProblemViews(NamedTuple):
     link: np.ndarray  # (v, v) MB/s
     mean_s: np.ndarray  # (n,) mean of exec_s over the VMs that can run the task
     rank_s: np.ndarray  # (n,) upward rank
+    duration_s: np.ndarray  # (n,) mean duration at speed 1
+    total: np.ndarray  # (3,) cores, GB and Gbit/s of the whole cluster
     work: np.ndarray  # (n,) mean_s x share of the cluster's scarcest resource for the task
 
 
 class StateViews(NamedTuple):
     """What a scheduler may see of a run."""
 
-    counts: np.ndarray  # (5,) see DONE_COUNT ... PENDING below
+    counts: np.ndarray  # (6,) see DONE_COUNT ... ACTIVE below
     status: np.ndarray  # (n,) BLOCKED, READY, RUNNING or DONE
     missing: np.ndarray  # (n,) parents that have not finished
     vm: np.ndarray  # (n,) -1 before the start
@@ -71,6 +73,9 @@ class StateViews(NamedTuple):
     finish_s: np.ndarray  # (n,) NaN until it has finished
     free: np.ndarray  # (v, 3)
     work_left: np.ndarray  # (w,) work of the unfinished tasks
+    done_s: np.ndarray  # (w,) when the last task finished, NaN until then
+    held: np.ndarray  # (3,) cores, GB and Gbit/s that running tasks hold
+    sums: np.ndarray  # (8,) running totals, see FINISHED ... FLOW_S below
     data_s: np.ndarray  # (n, v) when all data is on the VM, infinite before the task is ready; (0, v) without data
 
 
@@ -84,13 +89,19 @@ class HiddenViews(NamedTuple):
     time: np.ndarray  # (2n,)
 
 
-# Positions in StateViews.counts: done tasks, ready tasks, arrived workflows, running tasks, queued data events.
-DONE_COUNT, READY_COUNT, ARRIVED, RUNNING_COUNT, PENDING = range(5)
+# Positions in StateViews.counts: done tasks, ready tasks, arrived workflows, running tasks, queued data events,
+# workflows that have arrived and are not finished.
+DONE_COUNT, READY_COUNT, ARRIVED, RUNNING_COUNT, PENDING, ACTIVE = range(6)
+
+# Positions in StateViews.sums. Over finished tasks: their number, how many took longer than allowed (SLA_FACTOR x
+# mean duration from ready to finish), the seconds that were left of that allowance; over started tasks: the seconds
+# between ready and start; over time: share of all cores, GB and Gbit/s held x seconds, unfinished workflows x seconds.
+FINISHED, LATE, SPARE_S, WAITED_S, CPU_S, MEMORY_S, BANDWIDTH_S, FLOW_S = range(8)
 
 
 def state_sizes(n: int, v: int, w: int, has_data: bool) -> tuple[int, int]:
     """Lengths of the buffers si and sf: the views of `state_views` one after another."""
-    return 5 + 8 * n + 2 * v + n + w, 1 + 3 * n + 3 * v + w + (n * v if has_data else 0)
+    return 6 + 8 * n + 2 * v + n + w, 1 + 3 * n + 3 * v + 2 * w + 3 + 8 + (n * v if has_data else 0)
 
 
 def hidden_sizes(n: int) -> tuple[int, int]:
@@ -116,11 +127,13 @@ def problem_views(pi, pf):
     link, f = pf[f : f + v * v], f + v * v
     mean_s, f = pf[f : f + n], f + n
     rank_s, f = pf[f : f + n], f + n
+    duration_s, f = pf[f : f + n], f + n
+    total, f = pf[f : f + 3], f + 3
     work, f = pf[f : f + n], f + n
     return ProblemViews(
         n, v, w, has_data, workflow_of, workflow_ptr, parent_ptr, parent_idx, child_ptr, child_idx,
         demand.reshape((n, 3)), exec_s.reshape((n, v)), capacity.reshape((v, 3)), arrival_s, parent_mb,
-        link.reshape((v, v)), mean_s, rank_s, work,
+        link.reshape((v, v)), mean_s, rank_s, duration_s, total, work,
     )  # fmt: skip
 
 
@@ -128,7 +141,7 @@ def problem_views(pi, pf):
 def state_views(p, si, sf):
     """Names for the parts of the state's buffers, in the order in which they lie there."""
     n, v, w = p.n, p.v, p.w
-    counts, i = si[0:5], 5
+    counts, i = si[0:6], 6
     status, i = si[i : i + n], i + n
     missing, i = si[i : i + n], i + n
     vm, i = si[i : i + n], i + n
@@ -147,11 +160,15 @@ def state_views(p, si, sf):
     finish_s, f = sf[f : f + n], f + n
     free, f = sf[f : f + 3 * v], f + 3 * v
     work_left, f = sf[f : f + w], f + w
+    done_s, f = sf[f : f + w], f + w
+    held, f = sf[f : f + 3], f + 3
+    sums, f = sf[f : f + 8], f + 8
     rows = n if p.has_data else 0
     data_s, f = sf[f : f + rows * v], f + rows * v
     return StateViews(
         counts, status, missing, vm, ready, running, slot, next_on, previous_on, first_on, vm_load, pending,
-        tasks_left, now, ready_s, start_s, finish_s, free.reshape((v, 3)), work_left, data_s.reshape((rows, v)),
+        tasks_left, now, ready_s, start_s, finish_s, free.reshape((v, 3)), work_left, done_s, held, sums,
+        data_s.reshape((rows, v)),
     )  # fmt: skip
 
 
