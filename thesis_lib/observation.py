@@ -1,0 +1,90 @@
+"""What a learned scheduler sees, as fixed-size arrays with named columns.
+
+An observation looks at the *candidates*: ready tasks that fit some VM now, in SRW's order,
+at most eight of one workflow. Around them lies a window of the DAG: their children, the
+children's other unfinished parents, and the grandchildren, all that two rounds of message
+passing can reach. Each legal (candidate, VM) pair has features of its own, and a few
+totals describe the rest. Drawn durations are nowhere in it, and times are divided by the
+mean duration of the tasks that have arrived, so that seconds and hours look alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from thesis_lib._kernels import observe as kernels
+from thesis_lib.simulator import State
+
+TASK_FEATURES = (
+    "log_duration", "cpu_of_largest_vm", "memory_of_largest_vm", "bandwidth_of_largest_vm", "log_work", "log_rank",
+    "rank_of_rest", "log_workflow_work_left", "log_workflow_tasks_left", "log_workflow_age", "srw_position",
+    "least_work_ratio", "log_ready_siblings", "log_waited", "ready", "running", "log_run_left", "hosts",
+    "log_children", "missing_parents",
+)  # fmt: skip
+PAIR_FEATURES = (
+    "speed_of_fastest", "log_run_time", "cpu_left", "memory_left", "bandwidth_left", "least_left", "largest_demand",
+    "alignment", "fastest_free_vm", "srw_picks", "srw_patient_picks", "log_vm_busy", "log_beyond_busy",
+    "log_later_than_waiting", "vm_load",
+)  # fmt: skip
+TOTAL_FEATURES = (
+    "log_active_workflows", "log_ready", "log_candidates", "log_unfinished_tasks", "log_backlog", "mean_free_cpu",
+    "mean_free_memory", "mean_free_bandwidth", "most_free_cpu", "most_free_memory", "most_free_bandwidth",
+    "srw_patient_waits", "log_next_finish", "least_work_1", "least_work_2", "least_work_3", "least_work_4",
+    "least_work_5", "log_vms", "can_wait", "running_per_vm",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ObservationSize:
+    """Slots of candidates, nodes of the DAG window, and edges in it; what exceeds them is left out."""
+
+    slots: int = 24
+    nodes: int = 64
+    edges: int = 160
+
+
+class Observer:
+    """Turns states of problems of one size into observations."""
+
+    def __init__(self, n_tasks: int, n_vms: int, n_workflows: int, size: ObservationSize | None = None):
+        self.size, self.n_vms = size or ObservationSize(), n_vms
+        slots, nodes, edges = self.size.slots, self.size.nodes, self.size.edges
+        self.candidates, self.nodes = np.full(slots, -1), np.full(nodes, -1)  # task numbers of the last observation
+        self._edges = np.full((edges, 2), -1)
+        self._task_x = np.zeros((nodes, len(TASK_FEATURES)))
+        self._pair_x = np.zeros((slots, n_vms, len(PAIR_FEATURES)))
+        self._total_x = np.zeros(len(TOTAL_FEATURES))
+        self._mask = np.zeros(slots * n_vms + 1, np.int8)
+        self._scratch = (np.full(n_tasks, -1), np.zeros(n_workflows), np.zeros(1, np.uint64))
+
+    @property
+    def wait_action(self) -> int:
+        """The last action: wait for the next event."""
+        return len(self._mask) - 1
+
+    def observe(self, state: State) -> dict[str, np.ndarray]:
+        """The observation of a state, as copies of fixed shape; the state is not changed.
+
+        task_x (nodes, 20) float32; edges (edges, 2) int64, positions of parent and child in
+        `nodes`, -1 where there is none; pair_x (slots, v, 15) float32; total_x (21,) float32;
+        action_mask (slots x v + 1,) int8: action `slot x v + vm` places, the last one waits.
+        """
+        kernels.observe(
+            *state.arguments, self.candidates, self.nodes, self._edges, self._task_x, self._pair_x, self._total_x,
+            self._mask, *self._scratch,
+        )  # fmt: skip
+        return {
+            "task_x": self._task_x.astype(np.float32),
+            "edges": self._edges.copy(),
+            "pair_x": self._pair_x.astype(np.float32),
+            "total_x": self._total_x.astype(np.float32),
+            "action_mask": self._mask.copy(),
+        }
+
+    def action_of(self, action: int) -> tuple[int, int] | None:
+        """(task, vm) that an action means after the last observation, or None for waiting."""
+        if action == self.wait_action:
+            return None
+        return int(self.candidates[action // self.n_vms]), action % self.n_vms
