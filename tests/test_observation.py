@@ -39,16 +39,23 @@ def steps(case, seed=0, rule="srw_patient"):
 
 
 def candidates_by_hand(problem, state, slots) -> list[int]:
-    """Ready tasks that fit somewhere, by work left of the workflow, rank, number; eight of a workflow."""
+    """Ready tasks that fit somewhere, by work left of the workflow, rank, order of readiness; eight of a workflow.
+
+    Then the pick of srw_patient, in the last slot if there is no other.
+    """
     p, fitting = problem.views, {t for t, _ in state.legal_pairs().tolist()}
-    order = sorted(fitting, key=lambda t: (state.work_left[p.workflow_of[t]], -p.rank_s[t], t))
+    in_order = [t for t in state.ready.tolist() if t in fitting]
+    order = sorted(in_order, key=lambda t: (state.work_left[p.workflow_of[t]], -p.rank_s[t]))
     chosen, seen = [], {}
     for t in order:
         w = int(p.workflow_of[t])
         seen[w] = seen.get(w, 0) + 1
         if seen[w] <= 8:
             chosen.append(t)
-    return chosen[:slots]
+    chosen, pick = chosen[:slots], make("srw_patient").decide(state)
+    if pick is not None and pick[0] not in chosen:
+        chosen = [*chosen[: slots - 1], pick[0]]
+    return chosen
 
 
 @settings(max_examples=40, deadline=None)
@@ -152,8 +159,12 @@ def test_seconds_and_hours_look_alike():
         tuple(
             Workflow(
                 tuple(
-                    replace(t, duration_mean_s=3600 * t.duration_mean_s, duration_std_s=3600 * t.duration_std_s,
-                            data_mb={p: 3600 * mb for p, mb in t.data_mb.items()})  # fmt: skip
+                    replace(
+                        t,
+                        duration_mean_s=3600 * t.duration_mean_s,
+                        duration_std_s=3600 * t.duration_std_s,
+                        data_mb={p: 3600 * mb for p, mb in t.data_mb.items()},
+                    )  # fmt: skip
                     for t in w.tasks
                 )
             )

@@ -1,5 +1,9 @@
-"""Scheduling of workflows on cloud VMs: model, simulator, schedulers, figures.
+"""Cloud workflow scheduling for courses and theses: model, simulator, schedulers, learning, figures.
 
-Begin with `simulator.simulate`, `schedulers.make` and `workload.Workload`, or with
-`python -m thesis_lib --help`. Importing the package alone loads none of its modules.
+Importing the package registers the Gymnasium environment `CloudWorkflow-v0` and nothing else;
+begin with `thesis_lib.formats`, `thesis_lib.simulator` and `thesis_lib.schedulers`.
 """
+
+import gymnasium
+
+gymnasium.register("CloudWorkflow-v0", entry_point="thesis_lib.env:CloudWorkflowEnv")

@@ -1,9 +1,9 @@
 """What a learned scheduler sees, as fixed-size arrays with named columns.
 
 An observation looks at the *candidates*: ready tasks that fit some VM now, in SRW's order,
-at most eight of one workflow. Around them lies a window of the DAG: their children, the
-children's other unfinished parents, and the grandchildren, all that two rounds of message
-passing can reach. Each legal (candidate, VM) pair has features of its own, and a few
+at most eight of one workflow, and what the rule srw_patient picks. Around them lies a window
+of the DAG: their children, the children's other unfinished parents, and the grandchildren,
+all that two rounds of message passing can reach. Each legal (candidate, VM) pair has features of its own, and a few
 totals describe the rest. Drawn durations are nowhere in it, and times are divided by the
 mean duration of the tasks that have arrived, so that seconds and hours look alike.
 """
@@ -34,6 +34,7 @@ TOTAL_FEATURES = (
     "srw_patient_waits", "log_next_finish", "least_work_1", "least_work_2", "least_work_3", "least_work_4",
     "least_work_5", "log_vms", "can_wait", "running_per_vm",
 )  # fmt: skip
+FEATURE_LIMIT = 10.0  # every feature is cut to [-10, 10]; usual values lie far inside
 
 
 @dataclass(frozen=True)
@@ -76,10 +77,10 @@ class Observer:
             self._mask, *self._scratch,
         )  # fmt: skip
         return {
-            "task_x": self._task_x.astype(np.float32),
+            "task_x": _cut(self._task_x),
             "edges": self._edges.copy(),
-            "pair_x": self._pair_x.astype(np.float32),
-            "total_x": self._total_x.astype(np.float32),
+            "pair_x": _cut(self._pair_x),
+            "total_x": _cut(self._total_x),
             "action_mask": self._mask.copy(),
         }
 
@@ -88,3 +89,7 @@ class Observer:
         if action == self.wait_action:
             return None
         return int(self.candidates[action // self.n_vms]), action % self.n_vms
+
+
+def _cut(features: np.ndarray) -> np.ndarray:
+    return np.clip(features, -FEATURE_LIMIT, FEATURE_LIMIT).astype(np.float32)

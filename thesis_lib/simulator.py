@@ -152,7 +152,7 @@ class State:
 
     Attributes: status, vm (-1 before the start), ready_s, start_s, finish_s (NaN until
     known), free (v, 3), vm_load (v,), data_s (n, v) when data is complete on a VM. Drawn
-    durations are not in here.
+    durations are not in here. sums (8,) are running totals (see `_kernels.state`).
     """
 
     def __init__(self, problem: Problem, si: np.ndarray, sf: np.ndarray):
@@ -164,7 +164,8 @@ class State:
         self.status, self.vm, self.vm_load = views.status, views.vm, views.vm_load
         self.ready_s, self.start_s, self.finish_s = views.ready_s, views.start_s, views.finish_s
         self.free, self.data_s = views.free, views.data_s
-        self._work_left, self._tasks_left = views.work_left, views.tasks_left
+        self._work_left, self._tasks_left, self._done_s = views.work_left, views.tasks_left, views.done_s
+        self.sums = views.sums
         self.n_tasks, self.n_vms = problem.n, problem.v
 
     @property
@@ -196,6 +197,11 @@ class State:
     def tasks_left(self) -> np.ndarray:
         """Number of unfinished tasks of each workflow that has arrived."""
         return self._tasks_left[: self.arrived]
+
+    @property
+    def done_s(self) -> np.ndarray:
+        """When each workflow that has arrived finished its last task, NaN until then (seconds)."""
+        return self._done_s[: self.arrived]
 
     @property
     def arguments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

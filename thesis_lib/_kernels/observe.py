@@ -59,18 +59,17 @@ def _log(x):
 
 @small_kernel
 def _goes_before(p, s, t, u):
-    """SRW's order: less work left in the workflow first, then the larger rank, then the smaller number."""
+    """SRW's order: less work left in the workflow, then the larger rank; what was ready first stays first."""
     a, b = s.work_left[p.workflow_of[t]], s.work_left[p.workflow_of[u]]
-    if a != b:
-        return a < b
-    if p.rank_s[t] != p.rank_s[u]:
-        return p.rank_s[t] > p.rank_s[u]
-    return t < u
+    return a < b or (a == b and p.rank_s[t] > p.rank_s[u])
 
 
 @kernel
 def _collect_candidates(p, s, o):
-    """Ready tasks that fit somewhere now, in SRW's order, at most PER_WORKFLOW of one workflow; their number."""
+    """Ready tasks that fit somewhere now, in SRW's order, at most PER_WORKFLOW of one workflow; their number.
+
+    The first one is what SRW picks.
+    """
     slots, count = o.candidates.shape[0], 0
     most = max_free(p, s)
     o.candidates[:] = -1
@@ -97,6 +96,17 @@ def _collect_candidates(p, s, o):
         count += 1
     for i in range(count, slots):
         o.candidates[i] = -1
+    return count
+
+
+@kernel
+def _make_sure_of(o, t, count):
+    """Give task t a slot, the last one if all are taken; the new number of candidates."""
+    for i in range(count):
+        if o.candidates[i] == t:
+            return count
+    count = min(count + 1, o.candidates.shape[0])
+    o.candidates[count - 1] = t
     return count
 
 
@@ -303,7 +313,10 @@ def _see_totals(p, s, o, n_candidates, scale_s, patient):
 @kernel
 def see(p, s, o, rng):
     """Fill one observation; returns the number of candidates."""
+    srw, patient = choose_pair(SRW, p, s, rng), choose_pair(SRW_PATIENT, p, s, rng)
     n_candidates = _collect_candidates(p, s, o)
+    if patient[0] >= 0:
+        n_candidates = _make_sure_of(o, patient[0], n_candidates)
     n_nodes = _collect_nodes(p, s, o, n_candidates)
     _collect_edges(p, o, n_nodes)
     scale_s = _mean_arrived_s(p, s)
@@ -312,7 +325,6 @@ def see(p, s, o, rng):
     for w in range(s.counts[ARRIVED]):
         if s.tasks_left[w] > 0:
             least_work, active = min(least_work, s.work_left[w]), active + 1
-    srw, patient = choose_pair(SRW, p, s, rng), choose_pair(SRW_PATIENT, p, s, rng)
     o.mask[:] = 0
     for i in range(n_nodes):
         _see_task(p, s, o, i, scale_s, least_work, active)
