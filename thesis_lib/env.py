@@ -51,7 +51,7 @@ class CloudWorkflowEnv(gymnasium.Env):
         the first 50 unfinished tasks ("flat").
     reward: a name of `rewards.REWARDS` or a Reward.
     base_rule: the rule whose future the reward "potential" compares with.
-    skip_forced: take steps by itself while only one action is legal.
+    skip_forced: after a step, act alone while only one action is legal.
     size: slots, nodes and edges of the graph observation.
     noise: draw the durations; otherwise every task takes its mean.
 
@@ -113,7 +113,7 @@ class CloudWorkflowEnv(gymnasium.Env):
         self._total_illegal, self._patience = 0, 5 * problem.n + 100
         self._critical = np.concatenate([on_critical_path(w) for w in workload.workflows])
         self._begin = self._measure()
-        self._go_on()
+        self._look()
         return self._seen(), self._info({})
 
     def step(self, action):
