@@ -23,6 +23,7 @@ LINES = [
     ["rewards"],
     ["observation"],
     ["env"],
+    ["vec_env"],
     ["plots"],
     ["figures", "speed", "notebook"],
     ["commands"],

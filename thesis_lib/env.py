@@ -80,11 +80,11 @@ class CloudWorkflowEnv(gymnasium.Env):
         self._shows_graph = _one_of("observation", observation, ("graph", "flat")) == "graph"
         _one_of("action", action, ("flat", "pair"))
         self.reward = reward if isinstance(reward, Reward) else reward_named(reward)
-        self._base_rule = RULES.index(_one_of("base_rule", base_rule, RULES))
-        self._sample = _sampler(workload, cluster, suite, suite_options or {})
-        self._skip_forced, self._size, self._noise = skip_forced, size or ObservationSize(), noise
-        self.n_vms = len(self._sample(0)[1])
-        self.n_slots = self._size.slots if self._shows_graph else FLAT_SLOTS
+        self.base_rule = RULES.index(_one_of("base_rule", base_rule, RULES))
+        self.sample = _sampler(workload, cluster, suite, suite_options or {})
+        self.skip_forced, self.size, self.noise = skip_forced, size or ObservationSize(), noise
+        self.n_vms = len(self.sample(0)[1])
+        self.n_slots = self.size.slots if self._shows_graph else FLAT_SLOTS
         self.observation_space = self._graph_space() if self._shows_graph else self._flat_space()
         n_actions = self.n_slots * self.n_vms + 1
         self.action_space = (
@@ -100,16 +100,16 @@ class CloudWorkflowEnv(gymnasium.Env):
         instance = int(self.np_random.integers(2**31))
         if options and "instance" in options:
             instance = int(options["instance"])
-        workload, cluster = self._sample(instance)
+        workload, cluster = self.sample(instance)
         if len(cluster) != self.n_vms:
             raise WorkflowError(
                 f"instance {instance} has {len(cluster)} VMs, but the environment was made for {self.n_vms}; "
                 "all instances of one environment need the same number"
             )
         problem = Problem(workload, cluster)
-        factor = duration_factors(workload, instance) if self._noise else np.ones(problem.n)
+        factor = duration_factors(workload, instance) if self.noise else np.ones(problem.n)
         self.simulator, self.instance = Simulator(problem, factor), instance
-        self._factor, self._observer = factor, Observer(problem.n, problem.v, problem.w, self._size)
+        self._factor, self._observer = factor, Observer(problem.n, problem.v, problem.w, self.size)
         self._total_illegal, self._patience = 0, 5 * problem.n + 100
         self._critical = np.concatenate([on_critical_path(w) for w in workload.workflows])
         self._begin = self._measure()
@@ -131,7 +131,8 @@ class CloudWorkflowEnv(gymnasium.Env):
         terms = self.reward.parts(self._begin - before)
         done = self.simulator.done
         truncated = not done and self._total_illegal >= self._patience
-        return self._seen(), float(sum(terms.values())), done, truncated, self._info(terms)
+        terms = {name: float(value) for name, value in terms.items()}
+        return self._seen(), sum(terms.values()), done, truncated, self._info(terms)
 
     def action_masks(self) -> np.ndarray:
         """Legal actions as booleans, as sb3-contrib asks for them.
@@ -174,7 +175,7 @@ class CloudWorkflowEnv(gymnasium.Env):
     def _go_on(self) -> None:
         """Look at the state; with `skip_forced`, act while there is nothing to choose."""
         self._look()
-        while self._skip_forced and not self.simulator.done and self._mask.sum() == 1:
+        while self.skip_forced and not self.simulator.done and self._mask.sum() == 1:
             self._act(self._decode_only())
             self._look()
 
@@ -200,19 +201,14 @@ class CloudWorkflowEnv(gymnasium.Env):
 
     def _measure(self) -> Measures:
         """Totals since the start of the episode."""
-        sums = self.simulator.state.sums
         saved_s = -self._base_completion_s() if self.reward.needs_potential else 0.0
-        used_s = float(np.dot(UTILIZATION_WEIGHTS, sums[layout.CPU_S : layout.BANDWIDTH_S + 1]))
-        plain = (layout.FINISHED, layout.LATE, layout.SPARE_S, layout.WAITED_S)
-        finished, late, spare_s, waited_s = (float(sums[k]) for k in plain)
-        return Measures(finished, late, spare_s, waited_s, used_s, float(sums[layout.FLOW_S]),
-                        float(self._total_illegal), saved_s)  # fmt: skip
+        return measures_of(self.simulator.state.sums, self._total_illegal, saved_s)
 
     def _base_completion_s(self) -> float:
         """Total completion time of all workflows if the base rule took over now, with the durations as drawn."""
         future = self.simulator if self.simulator.done else Simulator.branch(self.simulator.state, self._factor)
         if not future.done:
-            future.run_rule(self._base_rule, np.zeros(1, np.uint64))
+            future.run_rule(self.base_rule, np.zeros(1, np.uint64))
         return float(future.state.done_s.sum() - sum(future.problem.workload.arrivals_s))
 
     def _info(self, terms: dict[str, float]) -> dict[str, Any]:
@@ -225,7 +221,7 @@ class CloudWorkflowEnv(gymnasium.Env):
     # --- observations ---------------------------------------------------------------------
 
     def _graph_space(self) -> spaces.Dict:
-        size, v = self._size, self.n_vms
+        size, v = self.size, self.n_vms
 
         return spaces.Dict(
             {
@@ -259,6 +255,14 @@ class CloudWorkflowEnv(gymnasium.Env):
             )  # fmt: skip
         vector = np.concatenate([free.ravel(), tasks.ravel(), [state.now_s / 3600]])
         return np.clip(vector, 0.0, 1.0).astype(np.float32)
+
+
+def measures_of(sums: np.ndarray, illegal: float | np.ndarray, saved_s: float | np.ndarray) -> Measures:
+    """Measures from the totals of one state (8,) or of several (b, 8)."""
+    used_s = sums[..., layout.CPU_S : layout.BANDWIDTH_S + 1] @ np.array(UTILIZATION_WEIGHTS)
+    plain = (layout.FINISHED, layout.LATE, layout.SPARE_S, layout.WAITED_S)
+    finished, late, spare_s, waited_s = (sums[..., k] + 0.0 for k in plain)
+    return Measures(finished, late, spare_s, waited_s, used_s, sums[..., layout.FLOW_S] + 0.0, illegal + 0.0, saved_s)
 
 
 def _features(length: int) -> spaces.Box:

@@ -77,10 +77,10 @@ class Observer:
             self._mask, *self._scratch,
         )  # fmt: skip
         return {
-            "task_x": _cut(self._task_x),
+            "task_x": cut(self._task_x),
             "edges": self._edges.copy(),
-            "pair_x": _cut(self._pair_x),
-            "total_x": _cut(self._total_x),
+            "pair_x": cut(self._pair_x),
+            "total_x": cut(self._total_x),
             "action_mask": self._mask.copy(),
         }
 
@@ -91,5 +91,6 @@ class Observer:
         return int(self.candidates[action // self.n_vms]), action % self.n_vms
 
 
-def _cut(features: np.ndarray) -> np.ndarray:
+def cut(features: np.ndarray) -> np.ndarray:
+    """Features as float32 in [-FEATURE_LIMIT, FEATURE_LIMIT]."""
     return np.clip(features, -FEATURE_LIMIT, FEATURE_LIMIT).astype(np.float32)

@@ -269,6 +269,11 @@ class Simulator:
         self._hf[: problem.n] = factor
         self._buffers = (problem.pi, problem.pf, si, sf, self._hi, self._hf)
 
+    @property
+    def buffers(self) -> tuple[np.ndarray, ...]:
+        """Problem, state and hidden buffers (see `_kernels.state`), for running many simulators in one kernel."""
+        return self._buffers
+
     def place(self, task: int, vm: int) -> None:
         """Start `task` on `vm` now, then go to the next decision point; SimulationError when illegal."""
         try:

@@ -3,6 +3,6 @@
 from thesis_lib._kernels.compiling import cache_keyed_by_sources
 
 with cache_keyed_by_sources():
-    from thesis_lib._kernels import events, observe, planning, rules, state
+    from thesis_lib._kernels import episodes, events, observe, planning, rules, state
 
-__all__ = ["events", "observe", "planning", "rules", "state"]
+__all__ = ["episodes", "events", "observe", "planning", "rules", "state"]

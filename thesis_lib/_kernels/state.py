@@ -99,11 +99,13 @@ DONE_COUNT, READY_COUNT, ARRIVED, RUNNING_COUNT, PENDING, ACTIVE = range(6)
 FINISHED, LATE, SPARE_S, WAITED_S, CPU_S, MEMORY_S, BANDWIDTH_S, FLOW_S = range(8)
 
 
+@small_kernel
 def state_sizes(n: int, v: int, w: int, has_data: bool) -> tuple[int, int]:
     """Lengths of the buffers si and sf: the views of `state_views` one after another."""
     return 6 + 8 * n + 2 * v + n + w, 1 + 3 * n + 3 * v + 2 * w + 3 + 8 + (n * v if has_data else 0)
 
 
+@small_kernel
 def hidden_sizes(n: int) -> tuple[int, int]:
     """Lengths of the buffers hi and hf."""
     return 1 + 4 * n, 3 * n
