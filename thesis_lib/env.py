@@ -80,7 +80,7 @@ class CloudWorkflowEnv(gymnasium.Env):
         self._shows_graph = _one_of("observation", observation, ("graph", "flat")) == "graph"
         _one_of("action", action, ("flat", "pair"))
         self.reward = reward if isinstance(reward, Reward) else reward_named(reward)
-        self.base_rule = RULES.index(_one_of("base_rule", base_rule, RULES))
+        self.base_rule = RULES.index(_one_of("base_rule", base_rule, tuple(rule for rule in RULES if rule != "random")))
         self.sample = _sampler(workload, cluster, suite, suite_options or {})
         self.skip_forced, self.size, self.noise = skip_forced, size or ObservationSize(), noise
         self.n_vms = len(self.sample(0)[1])

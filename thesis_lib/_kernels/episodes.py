@@ -9,7 +9,7 @@ import numpy as np
 from thesis_lib._kernels.compiling import kernel
 from thesis_lib._kernels.events import place, wait
 from thesis_lib._kernels.observe import ObservationViews, see
-from thesis_lib._kernels.rules import run_rule
+from thesis_lib._kernels.rules import choose, run_rule
 from thesis_lib._kernels.state import DONE_COUNT, hidden_sizes, problem_views, state_sizes, state_views
 
 
@@ -89,6 +89,16 @@ def _act(rows, e, action):
 
 
 @kernel
+def _is_base_action(rows, e, action, rule):
+    """True when the base rule would do the same now; then its total completion time stays what it is."""
+    t, vm = choose(rule, rows.pi[e], rows.pf[e], rows.si[e], rows.sf[e], rows.rng)
+    v = rows.pair_x.shape[2]
+    if action == rows.candidates.shape[1] * v:
+        return t < 0
+    return rows.candidates[e, action // v] == t and action % v == vm
+
+
+@kernel
 def _only_action(rows, e):
     """The only legal action of environment e, or -1 when there is a choice."""
     found = -1
@@ -113,6 +123,7 @@ def step_rows(rows, spare, actions, skip_forced, rule, illegal, base_s, done):
         action = actions[e]
         illegal[e] = action < 0 or action >= rows.mask.shape[1] or rows.mask[e, action] == 0
         if not illegal[e]:
+            changed = rule >= 0 and not _is_base_action(rows, e, action, rule)
             _act(rows, e, action)
             observe_row(rows, e)
             n = rows.pi[e, 0]
@@ -123,5 +134,5 @@ def step_rows(rows, spare, actions, skip_forced, rule, illegal, base_s, done):
                 _act(rows, e, only)
                 observe_row(rows, e)
             done[e] = rows.si[e, DONE_COUNT] == n
-            if rule >= 0:
+            if changed:  # forced moves are the base rule's too
                 base_s[e] = base_completion_s(rows, spare, e, rule)
