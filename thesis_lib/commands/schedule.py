@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from thesis_lib.commands.inputs import add_edges_from_files, choose_cluster, read_workload
+from thesis_lib.commands.inputs import add_edges_from_files, choose_cluster, read_workload, refuse_overwriting
 from thesis_lib.commands.output import note, print_json, print_table
+from thesis_lib.files import refuse_target
 from thesis_lib.schedule import Schedule
 from thesis_lib.schedulers import make, names
 from thesis_lib.schedulers.base import Scheduler
@@ -35,6 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
     scheduler = build_scheduler(arguments.scheduler, arguments.time_limit)
     if arguments.gantt:
         refuse_picture(arguments.gantt)
+        refuse_overwriting([Path(arguments.gantt)], [*arguments.files, *filter(None, [arguments.cluster])])
     workload = read_workload(arguments.files, arguments.edges_from_files)
     cluster = choose_cluster(arguments.cluster, workload)
     schedule = simulate(scheduler, workload, cluster, seed=arguments.seed, noise=not arguments.no_noise)
@@ -89,11 +91,9 @@ def print_result(result: dict) -> None:
 
 def refuse_picture(path: str) -> None:
     """Raise WorkflowError, before anything runs, for a picture that could not be written afterwards."""
-    folder = Path(path).parent
     if not path.lower().endswith((".pdf", ".png", ".svg")):
         raise WorkflowError(f"{path}: cannot draw this kind of file; use a name that ends in .pdf, .png or .svg")
-    if not folder.is_dir():
-        raise WorkflowError(f"{path}: there is no folder {folder}; make it first")
+    refuse_target(path)
 
 
 def draw_gantt(schedule: Schedule, path: str) -> None:

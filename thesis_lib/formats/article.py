@@ -147,6 +147,8 @@ def save_workflow(workflow: Workflow, path: str | Path) -> None:
     Written to a temporary file in the same folder and renamed, so that no half-written
     file is ever seen. Raises WorkflowError when the file cannot be written.
     """
+    if not isinstance(workflow, Workflow):
+        raise WorkflowError(f"{path}: save_workflow writes a Workflow, got {type(workflow).__name__}")
     try:
         content = _to_text(workflow).encode("utf-8")
     except ValueError as error:  # a lone surrogate in an id or a name
