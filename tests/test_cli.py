@@ -313,7 +313,7 @@ def test_any_id_is_printed_under_any_encoding(tmp_path, encoding):
     done = run_shell(f"thesis_lib schedule {path} --json", PYTHONIOENCODING=encoding)
     assert done.returncode == 0 and done.stdout.isascii()
     assert [task["id"] for task in json.loads(done.stdout)["tasks"]] == ids
-    done = run_shell(f"thesis_lib schedule {path}", PYTHONIOENCODING=encoding)
+    done = run_shell(f"thesis_lib schedule {path} --no-noise", PYTHONIOENCODING=encoding)
     assert (done.returncode, done.stderr) == (0, b"")
     assert ("任务" if encoding != "ascii" else r"\u4efb\u52a1").encode(encoding) in done.stdout
 
@@ -338,3 +338,20 @@ def test_closed_streams_do_not_disturb_a_command_that_prints_nothing(chain, tmp_
     done = run_shell(f"thesis_lib convert {chain} {tmp_path / 'out.json'} >&- 2>&-")
     assert done.returncode == 0 and load_workflow(tmp_path / "out.json") == load_workflow(chain)
     assert json.loads(run_shell(f"thesis_lib info {chain} --json 2>&-").stdout)["tasks"] == 2
+
+
+def test_what_a_seed_or_a_price_cannot_change_is_said(capsys, chain):
+    assert main(["schedule", str(chain)]) == 0
+    shown = capsys.readouterr()
+    assert "every seed gives the mean durations" in shown.err
+    assert "cost                         - (no VM has a price)" in shown.out
+    assert main(["schedule", str(chain), "--no-noise"]) == 0
+    assert "seed" not in capsys.readouterr().err
+
+
+def test_the_picture_speaks_chinese(chain, tmp_path):
+    out = tmp_path / "plan.svg"
+    assert main(["schedule", str(chain), "--gantt", str(out), "--lang", "zh"]) == 0
+    english = tmp_path / "plan_en.svg"
+    assert main(["schedule", str(chain), "--gantt", str(english)]) == 0
+    assert out.read_bytes() != english.read_bytes()
