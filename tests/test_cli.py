@@ -1,14 +1,19 @@
 """The command line: keys, exit codes, one clear line for bad input."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from thesis_lib.__main__ import main
 from thesis_lib.formats import load_workflow, save_workflow
 from thesis_lib.workflow import Task, Workflow
+
+FIXTURES = Path(__file__).parent / "fixtures" / "formats"
 
 
 @pytest.fixture
@@ -106,7 +111,7 @@ def test_gantt_is_drawn(capsys, chain, tmp_path):
     capsys.readouterr()
     assert "cannot draw" in run_bad(capsys, "schedule", chain, "--gantt", tmp_path / "plan.doc")
     missing = tmp_path / "no" / "plan.pdf"
-    assert f"{missing}: there is no folder" in run_bad(capsys, "schedule", chain, "--gantt", missing)
+    assert f"{missing}: cannot be written: there is no folder" in run_bad(capsys, "schedule", chain, "--gantt", missing)
     assert not missing.parent.exists()
 
 
@@ -138,7 +143,7 @@ def test_convert_one_workflow_into_a_folder(capsys, chain, tmp_path):
     assert main(["convert", str(chain), str(folder)]) == 0
     assert [p.name for p in folder.iterdir()] == ["chain.json"]
     assert capsys.readouterr().err == f"wrote {folder / 'chain.json'}\n"
-    assert "is the file that is read" in run_bad(capsys, "convert", chain, chain.parent)
+    assert "is a file that is read" in run_bad(capsys, "convert", chain, chain.parent)
 
 
 def test_convert_several_workflows_into_a_folder(capsys, tmp_path):
@@ -173,7 +178,7 @@ def test_dataset_check(capsys):
         (["schedule", "{dir}"], "holds no files|cannot be used|folder"),
         (["schedule", "{chain}", "--cluster", "{chain}"], '"vms"'),
         (["schedule", "{chain}", "--time-limit", "3"], "does not take time_limit_s"),
-        (["convert", "{chain}", "{chain}"], "is the file that is read"),
+        (["convert", "{chain}", "{chain}"], "is a file that is read"),
         (["convert", "{chain}", "{dir}/no/where.json"], "where.json"),
         (["generate", "star", "{dir}/x.json"], "unknown family 'star'"),
         (["generate", "etl", "{dir}/x.json", "--alpha", "1"], "has no parameter alpha"),
@@ -208,3 +213,145 @@ def test_module_runs_and_stops_quietly_when_the_reader_leaves(chain):
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("workflow")
     assert "Traceback" not in done.stderr
+
+
+# --- what must never be overwritten ---------------------------------------------------------
+
+
+def contents(folder) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_convert_never_overwrites_what_it_reads(capsys, chain, tmp_path):
+    folder, out = tmp_path / "q", tmp_path / "out"
+    folder.mkdir()
+    out.mkdir()
+    for name, seconds in (("a.json", 1), ("q-0.json", 2)):
+        save_workflow(Workflow((Task("a", seconds),)), folder / name)
+    before = contents(folder)
+    assert "is the folder that is read" in run_bad(capsys, "convert", folder, folder)
+    (out / "q-1.json").symlink_to(folder / "a.json")  # the second target is a source under another name
+    assert "q-1.json: is a file that is read" in run_bad(capsys, "convert", folder, out)
+    assert contents(folder) == before and [p.name for p in out.iterdir()] == ["q-1.json"]
+    (out / "q-1.json").unlink()
+    assert main(["convert", str(folder), str(out)]) == 0
+    assert [load_workflow(out / f"q-{i}.json").mean_s.tolist() for i in (0, 1)] == [[1], [2]]
+
+
+def test_convert_never_overwrites_a_companion(capsys, tmp_path):
+    shutil.copytree(FIXTURES, tmp_path / "in")
+    source, companion = (tmp_path / "in" / f"chain_{end}.csv" for end in ("task_exe_time", "resource_BW"))
+    before = companion.read_bytes()
+    assert "is a file that is read" in run_bad(capsys, "convert", source, companion)
+    assert companion.read_bytes() == before
+
+
+def test_a_picture_never_replaces_a_file_that_is_read(capsys, chain, tmp_path):
+    vms, flow = tmp_path / "vms.svg", tmp_path / "flow.svg"
+    vms.write_text('[{"id": "v", "cpu": 1, "mem": 1, "bandwidth": 1}]')
+    shutil.copy(chain, flow)
+    for target in (vms, flow):
+        before = target.read_bytes()
+        line = run_bad(capsys, "schedule", flow, "--cluster", vms, "--gantt", target)
+        assert "is a file that is read" in line and target.read_bytes() == before
+
+
+@pytest.mark.parametrize("command", ["convert {chain} {out}", "generate etl {out}", "schedule {chain} --gantt {out}"])
+def test_every_command_refuses_a_target_that_cannot_be_written_before_the_work(
+    capsys, chain, tmp_path, monkeypatch, command
+):
+    for work in ("thesis_lib.formats.load_workload", "thesis_lib.commands.generate.generate"):
+        monkeypatch.setattr(work, lambda *a, **k: pytest.fail("it ran"))
+    kept, pipe = tmp_path / "kept.svg", tmp_path / "pipe.svg"
+    kept.write_text("mine")
+    kept.chmod(0o444)
+    os.mkfifo(pipe)
+    for out, words in ((kept, "write-protected"), (pipe, "not a regular file"), (tmp_path / "no/x.svg", "no folder")):
+        line = run_bad(capsys, *command.format(chain=chain, out=out).split())
+        assert f"{out}: cannot be written: " in line and words in line
+    assert kept.read_text() == "mine" and pipe.is_fifo() and not (tmp_path / "no").exists()
+
+
+# --- folders, pipes, streams ------------------------------------------------------------------
+
+
+def test_info_of_a_folder_gives_totals(capsys, chain):
+    save_workflow(Workflow((Task(1, 3),)), chain.with_name("more.json"))
+    result = run_json(capsys, "info", chain.parent, "--json")
+    assert (result["format"], result["workflows"], result["tasks"], result["edges"]) == ("folder", 2, 3, 1)
+    assert (result["total_work_s"], result["critical_path_s"]) == (13, 10)
+    chain.with_name("more.json").unlink()
+    assert run_json(capsys, "info", chain.parent, "--json")["format"] == "folder"
+
+
+def test_a_folder_leaves_nothing_out_silently(capsys, chain):
+    folder = chain.parent
+    (folder / ".hidden").mkdir()
+    (folder / "gone.json").symlink_to(folder / "nowhere")
+    os.mkfifo(folder / "pipe")
+    (folder / "sub").mkdir()
+    line = run_bad(capsys, "info", folder)
+    assert "3 of 4 files cannot be used" in line and ".hidden" not in line
+    for name, words in (("gone.json", "is a link to"), ("pipe", "is not a regular file"), ("sub", "is a folder")):
+        assert f"{folder / name}: {words}" in line
+
+
+def test_a_cluster_that_is_a_pipe_is_refused(capsys, chain, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert "pipe: is not a regular file" in run_bad(capsys, "schedule", chain, "--cluster", tmp_path / "pipe")
+
+
+def run_shell(command: str, **environment: str) -> subprocess.CompletedProcess:
+    command = command.replace("thesis_lib", f"{sys.executable} -m thesis_lib", 1)
+    return subprocess.run(command, shell=True, capture_output=True, env={**os.environ, **environment}, timeout=60)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "gbk", "utf-8"])
+def test_any_id_is_printed_under_any_encoding(tmp_path, encoding):
+    path, ids = tmp_path / "w.json", ["任务", "größe", "🚀"]
+    save_workflow(Workflow(tuple(Task(i, 1) for i in ids)), path)
+    done = run_shell(f"thesis_lib schedule {path} --json", PYTHONIOENCODING=encoding)
+    assert done.returncode == 0 and done.stdout.isascii()
+    assert [task["id"] for task in json.loads(done.stdout)["tasks"]] == ids
+    done = run_shell(f"thesis_lib schedule {path} --no-noise", PYTHONIOENCODING=encoding)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert ("任务" if encoding != "ascii" else r"\u4efb\u52a1").encode(encoding) in done.stdout
+
+
+@pytest.mark.parametrize("end", [">&-", "--json >&-", ">/dev/full", "--json >/dev/full", "--help >/dev/full"])
+def test_output_that_cannot_be_written_gives_one_line(chain, end):
+    if "full" in end and not os.path.exists("/dev/full"):
+        pytest.skip("this system has no /dev/full")
+    done = run_shell(f"thesis_lib info {chain} {end}")
+    reason = "No space left on device" if "full" in end else "it is closed"
+    assert (done.returncode, done.stderr.decode()) == (2, f"error: stdout cannot be written: {reason}\n")
+
+
+def test_folders_of_other_people_are_refused_in_one_line(capsys, tmp_path):
+    (tmp_path / "README.md").write_text("# My project\n")
+    for command in ("figures", "dataset build"):
+        assert "README.md: is no" in run_bad(capsys, *command.split(), "--out", tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["README.md"]
+
+
+def test_closed_streams_do_not_disturb_a_command_that_prints_nothing(chain, tmp_path):
+    done = run_shell(f"thesis_lib convert {chain} {tmp_path / 'out.json'} >&- 2>&-")
+    assert done.returncode == 0 and load_workflow(tmp_path / "out.json") == load_workflow(chain)
+    assert json.loads(run_shell(f"thesis_lib info {chain} --json 2>&-").stdout)["tasks"] == 2
+
+
+def test_what_a_seed_or_a_price_cannot_change_is_said(capsys, chain):
+    assert main(["schedule", str(chain)]) == 0
+    shown = capsys.readouterr()
+    assert "every seed gives the mean durations" in shown.err
+    assert "cost                         - (no VM has a price)" in shown.out
+    assert main(["schedule", str(chain), "--no-noise"]) == 0
+    assert "seed" not in capsys.readouterr().err
+
+
+def test_the_picture_speaks_chinese(chain, tmp_path):
+    out = tmp_path / "plan.svg"
+    assert main(["schedule", str(chain), "--gantt", str(out), "--lang", "zh"]) == 0
+    english = tmp_path / "plan_en.svg"
+    assert main(["schedule", str(chain), "--gantt", str(english)]) == 0
+    assert out.read_bytes() != english.read_bytes()

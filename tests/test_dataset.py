@@ -12,7 +12,7 @@ import pytest
 from thesis_lib import dataset
 from thesis_lib.generators import etl
 from thesis_lib.ranks import critical_path
-from thesis_lib.set_file import npz_bytes, packed
+from thesis_lib.set_file import npz_bytes, packed, read_arrays, unpacked
 from thesis_lib.workflow import Task, Workflow, WorkflowError
 from thesis_lib.workload import SEED_RANGES
 
@@ -295,3 +295,121 @@ def test_clear_errors(tmp_path):
     for i in (100, -1, 1.0, True):
         with pytest.raises(WorkflowError, match="etl has workflows 0 to 99"):
             dataset.load_one("etl", i)
+
+
+def broken(**changed):
+    """The bytes of a small set file (3 tasks 0 -> 1, 0 -> 2 in one workflow) with some arrays replaced or left out."""
+    tasks = (Task(0, 1), Task(1, 2, dependencies=(0,)), Task(2, 3, dependencies=(0,)))
+    arrays = packed([Workflow(tasks, family="etl", name="x-s7")]) | changed
+    return npz_bytes({key: array for key, array in arrays.items() if array is not None})
+
+
+INT32, UINT16 = np.dtype("<i4"), np.dtype("<u2")
+DAMAGED_ARRAYS = {
+    "demand of two columns": ({"demand_centi": np.zeros((3, 2), UINT16)}, r"demand_centi has the shape \(3, 2\)"),
+    "flat demand": ({"demand_centi": np.zeros(9, UINT16)}, "demand_centi has 1 dimensions, not 2"),
+    "empty pointer": ({"task_ptr": np.zeros(0, INT32)}, "task_ptr does not rise from 0"),
+    "no workflow": ({"task_ptr": np.zeros(1, INT32)}, "task_ptr does not rise from 0"),
+    "falling pointer": ({"edge_ptr": np.array([0, 2, 1, 2], INT32)}, "edge_ptr does not rise from 0"),
+    "shifted pointer": ({"task_ptr": np.array([1, 3], INT32)}, "task_ptr does not rise from 0"),
+    "short durations": ({"duration_ms": np.ones(2, INT32)}, r"duration_ms has the shape \(2,\), not \(3,\)"),
+    "floats": ({"std_ms": np.zeros(3)}, "std_ms holds float64, not <i4"),
+    "numbers for text": ({"family": np.zeros(1, INT32)}, "family holds int32, not text"),
+    "seeds in two rows": ({"seed": np.zeros((1, 1), "<i8")}, "seed has 2 dimensions, not 1"),
+    "missing edge": ({"parent": np.zeros(1, UINT16)}, r"parent has the shape \(1,\), not \(2,\)"),
+    "array too many": ({"more": np.zeros(1)}, "holds the unknown arrays more"),
+    "array too few": ({"priority": None}, "lacks the arrays priority"),
+    "parent that does not exist": ({"parent": np.array([0, 9], UINT16)}, "workflow 0: task 2 depends on 9"),
+    "negative duration": ({"duration_ms": np.array([1, -1, 1], INT32)}, "workflow 0: task 1: duration_mean_s must be"),
+    "bell in a family": ({"family": np.array(["a\a"])}, "workflow 0: the workflow's family must not hold control"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED_ARRAYS)
+def test_damaged_arrays(copy, case):
+    changed, words = DAMAGED_ARRAYS[case]
+    path = copy / "sets" / "etl.npz"
+    path.write_bytes(broken())
+    assert [w.mean_s.tolist() for w in dataset.load("etl", copy)] == [[1, 2, 3]]
+    path.write_bytes(broken(**changed))
+    for load in (dataset.load, lambda name, folder: dataset.load_one(name, 0, folder)):
+        with pytest.raises(WorkflowError, match=words) as caught:
+            load("etl", copy)
+        assert str(caught.value).startswith(f"{path}: ") and "\n" not in str(caught.value)
+
+
+def test_any_changed_bytes_give_a_set_or_one_clear_error(tmp_path):
+    path, content = tmp_path / "x.npz", broken()
+    rng = np.random.default_rng(5)
+    for _ in range(400):
+        data = bytearray(content)
+        for at in rng.integers(len(data), size=rng.integers(1, 4)).tolist():
+            data[at] = int(rng.integers(256))
+        path.write_bytes(data[: rng.integers(1, len(data))] if rng.random() < 0.2 else data)
+        try:
+            arrays = read_arrays(path)
+            for w in range(len(arrays["task_ptr"]) - 1):
+                unpacked(arrays, w, "x", path)
+        except WorkflowError as error:
+            assert str(error).startswith(f"{path}: ") and "\n" not in str(error)
+
+
+def test_an_array_file_in_place_of_a_set(copy):
+    with open(copy / "sets" / "etl.npz", "wb") as file:
+        np.save(file, np.arange(3))
+    with pytest.raises(WorkflowError, match="etl.npz: is damaged"):
+        dataset.load("etl", copy)
+
+
+# --- building beside other people's files ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("README.md", "# My project\n"),
+        ("README.md", "# Data\n\nmine\n"),
+        ("manifest.json", '{"name": "my web page"}'),
+        ("manifest.json", "[1"),
+        ("real/montage.json", '{"tasks": []}'),
+    ],
+)
+def test_build_refuses_to_replace_a_foreign_file_before_any_work(tmp_path, name, text, monkeypatch):
+    monkeypatch.setattr(dataset.DataSet, "draw", lambda self: pytest.fail("it ran"))
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    with pytest.raises(WorkflowError, match=f"{name}: is no part of a data set and would be overwritten"):
+        dataset.build(tmp_path)
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == [path] and path.read_text() == text
+
+
+def test_build_refuses_what_it_could_not_write_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(dataset.DataSet, "draw", lambda self: pytest.fail("it ran"))
+    kept = tmp_path / "sets" / "etl.npz"
+    kept.parent.mkdir()
+    kept.write_bytes(b"")
+    kept.chmod(0o444)
+    with pytest.raises(WorkflowError, match="etl.npz: cannot be written: is write-protected"):
+        dataset.build(tmp_path)
+
+
+def test_what_a_killed_build_leaves_disturbs_neither_check_nor_build(copy):
+    stale = copy / "sets" / ".n10-deep-irregular.npz.4711.tmp"
+    stale.write_bytes(b"half")
+    assert dataset.check(copy) == []
+    dataset.build(copy, only=["n10-deep-irregular"])
+    assert not stale.exists() and dataset.check(copy) == []
+
+
+def test_a_file_that_cannot_be_read_is_one_clear_error(copy, monkeypatch):
+    def refuse(self, *args, **kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(copy), "read_text", refuse)
+    with pytest.raises(WorkflowError, match="manifest.json: cannot be read: Permission denied"):
+        dataset.check(copy)
+
+
+def test_card_begins_as_a_build_expects():
+    assert (dataset.HOME / "README.md").read_text(encoding="utf-8").startswith(dataset.CARD_HEADING)

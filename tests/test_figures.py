@@ -209,3 +209,27 @@ def test_the_readme_states_the_ratios_of_the_committed_stream():
     readme = " ".join((root / "README.md").read_text(encoding="utf-8").split())
     for rule, words in (("srw", "for `srw`"), ("heft", "for `heft` planned"), ("srw_patient", "for `srw_patient`")):
         assert f"{ratio[rule]:.3f} {words}" in readme
+
+
+@pytest.mark.parametrize("text", ["# My project\n", "# Figures\n\nof my holidays\n", ""])
+def test_a_foreign_readme_is_refused_before_any_work(tmp_path, text, monkeypatch):
+    monkeypatch.setattr(figures, "_write_figure", lambda *a: pytest.fail("it ran"))
+    (tmp_path / "README.md").write_text(text)
+    with pytest.raises(WorkflowError, match="README.md: is no index of figures and would be overwritten"):
+        figures.make_figures(tmp_path, "dag_real")
+    assert (tmp_path / "README.md").read_text() == text and len(list(tmp_path.iterdir())) == 1
+
+
+def test_an_index_of_its_own_is_written_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "_write_figure", lambda *a: [])
+    for _ in range(2):
+        assert figures.make_figures(tmp_path, "dag_real") == [tmp_path / "README.md"]
+    shipped = (figures.HOME / "README.md").read_text(encoding="utf-8")
+    assert shipped.startswith(figures.INDEX_HEADING)
+
+
+def test_a_folder_that_is_a_file_is_refused_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "_write_figure", lambda *a: pytest.fail("it ran"))
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(WorkflowError, match="cannot be written: .* is no folder"):
+        figures.make_figures(tmp_path / "file", "dag_real")

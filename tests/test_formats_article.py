@@ -66,9 +66,9 @@ def test_repeated_dependency_counts_once_with_a_warning(tmp_path):
 
 
 def test_unknown_keys_give_one_warning_each(tmp_path):
-    data = {"tasks": [task(1, memory=4), task(2, memory=4)], "author": "x"}
+    data = {"tasks": [task(1, colour=4), task(2, colour=4)], "author": "x"}
     warnings = load_workflow(write(tmp_path, data)).warnings
-    assert len(warnings) == 2 and "'author'" in warnings[0] and "'memory' is ignored in task 1, 2" in warnings[1]
+    assert len(warnings) == 2 and "'author'" in warnings[0] and "'colour' is ignored in task 1, 2" in warnings[1]
 
 
 def workflows_to_save() -> list[Workflow]:
@@ -194,3 +194,13 @@ def test_ten_thousand_tasks_load_within_two_seconds(tmp_path):
     workflow = load_workflow(path)
     assert time.perf_counter() - began < 2.0
     assert len(workflow) == 10_000 and len(workflow.edges) == 3 * 10_000 - 6  # 0 + 1 + 2 parents at the start
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"), [("depends_on", "dependencies"), ("memory_gb", "mem"), ("duration_sdt", "duration_std")]
+)
+def test_a_key_that_looks_like_a_known_one_is_refused(key, meant, tmp_path):
+    file = tmp_path / "slip.json"
+    file.write_text(json.dumps({"tasks": [{"id": "A", "duration_mean": 1, key: 3}]}))
+    with pytest.raises(WorkflowError, match=f"task 'A': there is no key '{key}'; write '{meant}'"):
+        load_workflow(file)

@@ -16,8 +16,10 @@ from thesis_lib.formats import load_workflow
 from thesis_lib.ranks import lower_bound_s
 from thesis_lib.schedulers import make
 from thesis_lib.schedulers.base import Plan
-from thesis_lib.schedulers.integer_grid import IntegerProblem, exact_steps, steps_down, steps_up
+from thesis_lib.schedulers.cpop import Cpop
+from thesis_lib.schedulers.integer_grid import IntegerProblem, exact_steps, idle_shift_s, steps_down, steps_up
 from thesis_lib.schedulers.optimal import Optimal
+from thesis_lib.schedulers.peft import Peft
 from thesis_lib.schedulers.plan import plan_to_schedule
 from thesis_lib.simulator import Problem, simulate
 from thesis_lib.workflow import Task, Workflow, WorkflowError
@@ -55,6 +57,23 @@ def test_rounded_times_are_never_shorter_and_the_slack_covers_them():
     assert excess.min() >= 0
     assert excess.max(axis=1).sum() <= whole.slack_s <= 7 / whole.steps_per_s  # 4 tasks and 3 transfers
     assert whole.slack_s < 1e-5
+
+
+def test_idle_gaps_shrink_by_whole_seconds():
+    # The second comes while the first runs; they take 4 + 3 s, so are over by 4 + 7 = 11, 89.25 s before the third.
+    shift_s = idle_shift_s(np.array([2.5, 4.0, 100.25]), np.array([6.5, 7.0, 101.0]))
+    assert shift_s.tolist() == [2, 2, 91]
+
+
+def test_times_beyond_the_horizon_stay_out_of_the_integers():
+    tasks = Task("a", 1.0), Task("b", 2.0, dependencies=("a",), data_mb={"a": 125.0}, runtime_s={0: 2.0, 1: 1e14})
+    slow = 1e-13  # Gbit/s: 1e13 s for the data
+    problem = Problem(single(*tasks), Cluster((VM(0, 1, 0, 0), VM(1, 1, 0, 0)), ((0, slow), (8, 0))))
+    whole = IntegerProblem(problem, horizon_s=3.0)
+    assert whole.exact
+    assert (whole.exec / whole.steps_per_s).tolist() == [[1, 1], [2, -1 / whole.steps_per_s]]
+    assert whole.transfer[0, 1, 0] / whole.steps_per_s == 0.125
+    assert 3 < whole.transfer[0, 0, 1] / whole.steps_per_s < 10
 
 
 # --- by hand ---------------------------------------------------------------------------------
@@ -103,6 +122,51 @@ def test_arrivals_are_respected():
     assert (plan.bound_s, plan.optimal) == (22, True)  # from the first arrival at 3 to 25
 
 
+def test_links_that_never_deliver_do_not_spoil_the_proof():
+    # a on the second VM 1.5355 s, 125 MB at 8 Gbit/s 0.125 s, b on the first 1 s.
+    tasks = (
+        Task("a", 1.5355, 0, 0, 0),
+        Task("b", 1, 0, 1, dependencies=("a",), data_mb={"a": 125}, runtime_s={"m0": 1, "m2": 5}),
+    )
+    vms = VM("m0", 1, 4, 2, 0.5), VM("m1", 2, 2, 2, 1), VM("m2", 2, 4, 1, 2)
+    cluster = Cluster(vms, ((0, 1e-14, 8), (8, 0, 1e-5), (1e-14, 8, 0)))
+    plan = Optimal().plan(single(*tasks), cluster)
+    assert (plan.makespan_s, plan.bound_s) == (pytest.approx(2.6605), pytest.approx(2.6605))
+    assert plan.optimal
+
+
+@pytest.mark.parametrize("gap_s", [1e7, 1e8 + 1 / 3])
+def test_a_late_workflow_costs_no_precision(gap_s):
+    cluster = Cluster((VM(0, 2, 8, 1), VM(1, 2, 8, 1, 1.3)))
+    pairs = [[random_case(20 * k + j, 6, whole=False).workflows[0] for j in range(2)] for k in range(4)]
+    for flows in pairs:
+        alone = [Optimal().plan(Workload.single(flow), cluster) for flow in flows]
+        together = Workload(tuple(flows), (0.0, gap_s))
+        plan = Optimal(objective="mean_completion").plan(together, cluster)
+        value_s = plan_to_schedule(plan, together, cluster).mean_completion_s
+        assert all(one.optimal for one in alone)
+        assert plan.optimal
+        assert value_s == pytest.approx(sum(one.makespan_s for one in alone) / 2, rel=2e-6)
+        assert plan.bound_s == pytest.approx(value_s, rel=2e-6)
+
+
+def test_nothing_is_proved_where_floating_point_cannot_tell():
+    flows = tuple(Workflow((Task(0, seconds),)) for seconds in (math.pi, math.e))
+    for arrival_s, proved in ((1e3, True), (1e12, False)):  # 1e12 s are known to 1e-4 s
+        plan = Optimal(objective="mean_completion").plan(Workload(flows, (0.0, arrival_s)), Cluster((VM(0, 1, 0, 0),)))
+        assert plan.optimal is proved
+
+
+def test_tiny_durations_are_not_optimal_by_absolute_tolerance():
+    workload, cluster = waiting_case()
+    tiny = [
+        Task(t.id, t.duration_mean_s * 1e-10, dependencies=t.dependencies, data_mb=dict.fromkeys(t.dependencies, 1e-8))
+        for t in workload.workflows[0].tasks
+    ]
+    plan = Optimal().plan(single(*tiny), cluster)
+    assert (plan.makespan_s, plan.bound_s) == (pytest.approx(11e-10, rel=1e-6), pytest.approx(11e-10, rel=1e-6))
+
+
 @pytest.mark.parametrize(
     "options, allowed",
     [
@@ -133,6 +197,37 @@ def test_without_time_the_best_list_plan_and_a_true_bound_come_back():
     plan = Optimal(time_limit_s=1e-6).plan(workload, cluster)
     assert plan.makespan_s <= make("heft").plan(workload, cluster).makespan_s
     assert lower_bound_s(workload.workflows[0], cluster) - 1e-9 <= plan.bound_s <= plan.makespan_s
+
+
+def test_the_time_limit_covers_the_list_plans(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("planned after the time limit")
+
+    workload, cluster = random_case(3, 40), Cluster((VM(0, 4, 8, 1), VM(1, 2, 4, 1, speed=1.5)))
+    for rival in (Peft, Cpop, Optimal):
+        monkeypatch.setattr(rival, "_search" if rival is Optimal else "plan", refuse)
+    plan = Optimal(time_limit_s=1e-9).plan(workload, cluster)
+    assert plan.makespan_s == make("heft").plan(workload, cluster).makespan_s
+    monkeypatch.undo()
+    monkeypatch.setattr(Peft, "plan", refuse)
+    with pytest.raises(AssertionError, match="after the time limit"):
+        Optimal(time_limit_s=60).plan(workload, cluster)
+
+
+def test_a_coarse_grid_helps_where_the_fine_one_finds_no_proof():
+    # Every task with demands needs all of the memory or the CPU, so they run one after another at twice the speed.
+    long, middle, short = 4.891002569596321, 3.5758905646947547, 0.012597333854289516
+    first = (
+        Task("middle", middle, cpu=1, memory_gb=2, dependencies=("long",), data_mb={"long": 2}),
+        Task("other", 10.0, cpu=1, memory_gb=2),
+        Task("free", 10.0, cpu=0, memory_gb=0, dependencies=("root",)),
+        Task("long", long, cpu=1, memory_gb=2, bandwidth_gbps=2, dependencies=("root",), data_mb={"root": 125}),
+        Task("root", 2.0, cpu=2, memory_gb=2),
+    )
+    workload = Workload((Workflow(first), Workflow((Task("short", short, cpu=2, memory_gb=0),))), (0.0, 1.0))
+    plan = Optimal(time_limit_s=2).plan(workload, Cluster((VM(0, 2, 2, 2, speed=2),)))
+    assert plan.makespan_s == pytest.approx((2 + long + middle + short + 10) / 2, rel=1e-9)
+    assert plan.optimal
 
 
 # --- brute force -----------------------------------------------------------------------------

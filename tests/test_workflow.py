@@ -9,6 +9,7 @@ import pytest
 
 from thesis_lib.cluster import VM, Cluster, exec_time_s
 from thesis_lib.workflow import Task, Workflow, WorkflowError
+from thesis_lib.workload import Workload
 
 
 def diamond() -> Workflow:
@@ -228,3 +229,65 @@ def test_a_demand_may_exceed_a_capacity_by_rounding_alone():
 def test_cluster_round_trip():
     for cluster in (Cluster.stream(), Cluster((VM(0, 1, 1, 1), VM("b", 1, 1, 1)), ((0, 2), (3, 0)))):
         assert Cluster.from_dict(cluster.to_dict()) == cluster
+
+
+@pytest.mark.parametrize("character", ["\0", "\a", "\n", "\t", "\x7f", "\x85", "\ud800", "\ufffe"])
+def test_control_characters_in_ids_are_refused(character):
+    makers = (
+        lambda i: Task(i, 1),
+        lambda i: Task("a", 1, dependencies=(i,)),
+        lambda i: Task("a", 1, runtime_s={i: 1}),
+        lambda i: VM(i, 1, 1, 1),
+    )
+    for make in makers:
+        assert make("任务 $a$ ½ 🚀") is not None
+        with pytest.raises(WorkflowError, match="must not hold control characters"):
+            make(f"a{character}b")
+
+
+def test_names_may_have_line_ends_but_no_other_control_characters():
+    assert Task(1, 1, name="one\ntwo\t").name == "one\ntwo\t"
+    task = Task(1, 1)
+    for make in (
+        lambda n: Task(1, 1, name=n),
+        lambda n: Workflow((task,), name=n),
+        lambda n: Workflow((task,), family=n),
+    ):
+        with pytest.raises(WorkflowError, match="name must not hold control|family must not hold control"):
+            make("a\0b")
+
+
+TASK, MACHINE = Task(1, 1), VM("v", 1, 1, 1)
+FLOW = Workflow((TASK,))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: Task(1, 1, dependencies=3), "dependencies must be a list of ids, got 3"),
+        (lambda: Task(1, 1, dependencies=None), "dependencies must be a list of ids, got None"),
+        (lambda: Workflow(({"id": 1},)), "tasks must be a list of Task, but entry 0 is {'id': 1}"),
+        (lambda: Workflow((TASK, "b")), "but entry 1 is 'b'"),
+        (lambda: Workflow(TASK), "tasks must be a list of Task, got Task"),
+        (lambda: Workflow(None), "tasks must be a list of Task, got NoneType"),
+        (lambda: Workflow((TASK,), cluster=[MACHINE]), "cluster must be a Cluster or None"),
+        (lambda: Workflow((TASK,), warnings=3), "warnings must be a list of str"),
+        (lambda: Cluster(("a",)), "vms must be a list of VM, but entry 0 is 'a'"),
+        (lambda: Cluster(MACHINE), "vms must be a list of VM, got VM"),
+        (lambda: Cluster((MACHINE,), name=3), "the cluster's name must be a text"),
+        (lambda: Cluster((MACHINE,), link_gbps=3), "link_gbps must be a 1 x 1 matrix"),
+        (lambda: Cluster((MACHINE,), link_gbps=(1,)), "link_gbps must be a 1 x 1 matrix"),
+        (lambda: Workload(("x",), (0,)), "workflows must be a list of Workflow, but entry 0 is 'x'"),
+        (lambda: Workload(FLOW, (0,)), "workflows must be a list of Workflow, got Workflow"),
+        (lambda: Workload((FLOW,), 0), "arrivals_s must be a list of"),
+        (lambda: Workload((FLOW,), ("x",)), r"arrivals_s\[0\] must be a number"),
+        (lambda: Workload((FLOW,), (0,), name=3), "the workload's name must be a text"),
+        (lambda: Workload.single("x"), "workflows must be a list of Workflow, but entry 0 is 'x'"),
+        (lambda: Workload.together(FLOW), "workflows must be a list of Workflow, got Workflow"),
+        (lambda: Workload.together(3), "workflows must be a list of Workflow, got int"),
+    ],
+)
+def test_arguments_of_another_kind_are_named(call, words):
+    with pytest.raises(WorkflowError, match=words) as caught:
+        call()
+    assert "\n" not in str(caught.value)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from thesis_lib.files import read_text
 from thesis_lib.strict_json import parse_json
-from thesis_lib.workflow import TaskId, Workflow, WorkflowError, finite_number, frozen, valid_id
+from thesis_lib.workflow import TaskId, Workflow, WorkflowError, as_text, finite_number, frozen, items_of, valid_id
 
 MB_PER_S_PER_GBPS = 125.0  # 1 Gbit/s = 125 MB/s (decimal units)
 MIN_SPEED = 1e-6  # at which one second of work takes eleven days; less can only be a wrong unit
@@ -55,7 +56,8 @@ class Cluster:
     name: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "vms", tuple(self.vms))
+        object.__setattr__(self, "vms", items_of(self.vms, VM, "the cluster's vms"))
+        as_text(self.name, "the cluster's name")
         if not self.vms:
             raise WorkflowError("a cluster needs at least one VM, the list is empty")
         texts = [str(vm.id) for vm in self.vms]
@@ -67,7 +69,10 @@ class Cluster:
 
     def _checked_links(self) -> tuple[tuple[float, ...], ...]:
         v = len(self.vms)
-        rows = [list(row) for row in self.link_gbps]
+        try:
+            rows = [list(row) for row in self.link_gbps]
+        except TypeError:  # a number, or a row that is one
+            rows = []
         if len(rows) != v or any(len(row) != v for row in rows):
             raise WorkflowError(f"link_gbps must be a {v} x {v} matrix, one row per VM")
         return tuple(
@@ -110,11 +115,7 @@ class Cluster:
         """
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8-sig")
-        except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a name with a null character
-            raise WorkflowError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-        try:
-            return replace(cls.from_dict(parse_json(text)), name=path.stem)
+            return replace(cls.from_dict(parse_json(read_text(path))), name=path.stem)
         except WorkflowError as error:
             raise WorkflowError(f"{path}: {error}") from error
 

@@ -16,11 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from thesis_lib.files import write_bytes
+from thesis_lib.files import is_temporary, refuse_target, remove_stale, write_bytes
 from thesis_lib.generators import generate
 from thesis_lib.set_file import npz_bytes, packed, read_arrays, unpacked
 from thesis_lib.workflow import Workflow, WorkflowError
 
+CARD_HEADING = "# Data card\n\n"
 HOME = Path(__file__).resolve().parents[1] / "dataset"
 MANIFEST, CARD = "manifest.json", "README.md"
 NOT_DATA = {MANIFEST, CARD, ".gitattributes", ".DS_Store"}  # files that the manifest need not list
@@ -125,15 +126,17 @@ def load_real(name: str, folder: str | Path | None = None) -> Workflow:
 
 
 def read_manifest(folder: str | Path | None = None) -> dict:
-    """The parsed manifest.json of a data set folder; WorkflowError when it is absent or not JSON."""
+    """The parsed manifest.json of a data set folder; WorkflowError when it is absent or not one."""
     path, keys = _existing(_folder(folder) / MANIFEST), ("name", "file", "sha256")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         if all(isinstance(entry[key], str) for entry in manifest["sets"] + manifest["real"] for key in keys):
             return manifest
-    except (ValueError, KeyError, TypeError):
+    except OSError as error:
+        raise WorkflowError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    raise WorkflowError(f"{path}: is not a data set manifest; restore the file or run the build again")
+    raise WorkflowError(f"{path}: is not a data set manifest; restore it, or remove it and build the data set again")
 
 
 def _folder(folder: str | Path | None) -> Path:
@@ -178,12 +181,21 @@ def build(
     only: names of sets to write; then nothing else is written, the manifest neither.
 
     Raises WorkflowError for an unknown set, when the real workflows are missing or are not
-    those of the shipped manifest, or when the folder cannot be written.
+    those of the shipped manifest, when the folder cannot be written, or when it holds a
+    README.md, a manifest or a workflow of the same name that is not of a data set.
     """
     out, report = HOME if out_dir is None else Path(out_dir), progress or (lambda name: None)
     if unknown := [name for name in only or () if name not in SETS]:
         raise WorkflowError(f"unknown data set {', '.join(map(repr, unknown))}; choose from {', '.join(SETS)}")
     real = {} if only is not None else {name: _kept_bytes(name) for name in REAL}
+    files = [_set_file(name) for name in (names() if only is None else only)]
+    files += [_real_file(name) for name in real] + ([] if only is not None else [MANIFEST, CARD])
+    for file in files:
+        refuse_target(out / file, make_folder=True)
+    if only is None:
+        _refuse_foreign(out, real)
+    for file in files:
+        remove_stale(out / file)
     entries = []
     for name in names() if only is None else only:
         workflows = SETS[name].draw()
@@ -198,8 +210,36 @@ def build(
         _write_manifest(out, entries, [_real_entry(name, content) for name, content in real.items()])
         report(MANIFEST)
         if out.resolve() != HOME and (HOME / CARD).is_file():
-            write_bytes(out / CARD, (HOME / CARD).read_bytes())
+            write_bytes(out / CARD, _read(HOME / CARD))
     return out
+
+
+def _refuse_foreign(out: Path, real: dict[str, bytes]) -> None:
+    """Raise WorkflowError for a file that a build would replace although no build wrote it."""
+    if out.resolve() == HOME.resolve():
+        return
+    foreign, ours = [], (out / MANIFEST).is_file()
+    try:
+        if ours:
+            read_manifest(out)
+    except WorkflowError:
+        foreign.append(MANIFEST)
+    if (out / CARD).is_file() and not _read(out / CARD).startswith(CARD_HEADING.encode()):
+        foreign.append(CARD)
+    if not ours:
+        foreign += [_real_file(name) for name, content in real.items()
+                    if (out / _real_file(name)).is_file() and _read(out / _real_file(name)) != content]  # fmt: skip
+    if foreign:
+        raise WorkflowError(
+            f"{out / foreign[0]}: is no part of a data set and would be overwritten; choose another folder"
+        )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise WorkflowError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _kept_bytes(name: str) -> bytes:
@@ -207,7 +247,7 @@ def _kept_bytes(name: str) -> bytes:
     path = HOME / _real_file(name)
     if not path.is_file():
         raise WorkflowError(f"{path}: is missing; real workflows are kept, not drawn anew: restore the file")
-    content = path.read_bytes()
+    content = _read(path)
     if (HOME / MANIFEST).is_file():
         known = {entry["name"]: entry["sha256"] for entry in read_manifest(HOME)["real"]}
         if known.get(name, _sha256(content)) != _sha256(content):
@@ -264,7 +304,8 @@ def check(folder: str | Path | None = None) -> list[str]:
     """Compare a data set folder with its manifest; return the faults in plain words, [] when there are none.
 
     Found: a set or real workflow that the manifest does not list, a missing file, a
-    checksum mismatch, an extra file. Raises WorkflowError without folder or manifest.
+    checksum mismatch, an extra file. What a killed build left half-written is passed
+    over. Raises WorkflowError without folder or manifest.
     """
     root = _folder(folder)
     manifest = read_manifest(root)
@@ -276,10 +317,12 @@ def check(folder: str | Path | None = None) -> list[str]:
         path = root / entry["file"]
         if not path.is_file():
             faults.append(f"{entry['file']}: is missing")
-        elif (found := _sha256(path.read_bytes())) != entry["sha256"]:
+        elif (found := _sha256(_read(path))) != entry["sha256"]:
             faults.append(f"{entry['file']}: sha256 is {found[:12]}..., {MANIFEST} says {entry['sha256'][:12]}...")
     present = {
-        path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file() and path.name not in NOT_DATA
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*")
+        if path.is_file() and path.name not in NOT_DATA and not is_temporary(path)
     }
     faults += [f"{file}: is not part of the data set" for file in sorted(present - listed)]
     return faults

@@ -18,7 +18,7 @@ import numpy as np
 
 from thesis_lib import dataset
 from thesis_lib.cluster import Cluster
-from thesis_lib.files import write_bytes
+from thesis_lib.files import refuse_target, write_bytes
 from thesis_lib.ranks import critical_path, lower_bound_s, on_critical_path
 from thesis_lib.schedule import Schedule
 from thesis_lib.schedulers import make
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 HOME = Path(__file__).resolve().parents[1] / "figures"
 LANGUAGES = ("en", "zh")
+INDEX, INDEX_HEADING = "README.md", "# Figures\n\nWritten by `python -m thesis_lib figures`"
 
 Rows = Iterable[Sequence[object]]
 Draw = Callable[[str], "Figure"]
@@ -308,7 +309,8 @@ def make_figures(
 
     out_dir: folder, made if need be; None is the project's `figures`. only: one name or
     several, all when None. lang: "en", "zh" or both. Progress goes to stderr. Raises
-    WorkflowError for an unknown name or language and for a folder that cannot be written.
+    WorkflowError for an unknown name or language, for a folder that cannot be written and
+    for one whose README.md is not such an index; all before anything is computed.
     """
     from tqdm.auto import tqdm
 
@@ -317,14 +319,28 @@ def make_figures(
     folder = HOME if out_dir is None else Path(out_dir)
     specs = _chosen(only)
     languages = [check_language(code) for code in ([lang] if isinstance(lang, str) else lang)]
+    index = folder / INDEX
+    refuse_target(index, make_folder=True)
+    _refuse_foreign_index(index)
     written = []
     with tqdm(specs, desc="figures", unit="figure") as bar:
         for spec in bar:
             bar.set_postfix_str(spec.name)
             written += _write_figure(spec, folder, languages)
-    index = folder / "README.md"
     write_bytes(index, _index(folder).encode(), make_folder=True)
     return [*written, index]
+
+
+def _refuse_foreign_index(index: Path) -> None:
+    """Raise WorkflowError for a README.md that an earlier run did not write: a project's own, for example."""
+    if not index.is_file():
+        return
+    try:
+        head = index.read_bytes().replace(b"\r\n", b"\n")
+    except OSError as error:
+        raise WorkflowError(f"{index}: cannot be read: {error.strerror}") from error
+    if not head.startswith(INDEX_HEADING.encode()):
+        raise WorkflowError(f"{index}: is no index of figures and would be overwritten; choose another folder")
 
 
 def _chosen(only: str | Sequence[str] | None) -> list[FigureSpec]:
@@ -361,9 +377,7 @@ def _csv(columns: Sequence[str], rows: Rows) -> str:
 def _index(folder: Path) -> str:
     """The index in Markdown: every figure of which the folder holds a picture."""
     lines = [
-        "# Figures",
-        "",
-        "Written by `python -m thesis_lib figures`: a vector PDF, a PNG of 300 dpi and the data (CSV) of each figure, "
+        INDEX_HEADING + ": a vector PDF, a PNG of 300 dpi and the data (CSV) of each figure, "
         "in English (`NAME.pdf`) and Chinese (`NAME.zh.pdf`). Every number is computed when the command runs.",
         "",
     ]

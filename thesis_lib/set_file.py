@@ -16,8 +16,12 @@ import numpy as np
 
 from thesis_lib.workflow import Task, Workflow, WorkflowError
 
-ARRAYS = ("task_ptr", "family", "seed", "duration_ms", "std_ms", "demand_centi", "priority",
-          "edge_ptr", "parent", "data_kb")  # fmt: skip
+# Every array: its kind of number (None: text), and its shape in terms of W workflows, n tasks and e edges.
+ARRAYS = {
+    "task_ptr": ("<i4", ("W + 1",)), "family": (None, ("W",)), "seed": ("<i8", ("W",)),
+    "duration_ms": ("<i4", ("n",)), "std_ms": ("<i4", ("n",)), "demand_centi": ("<u2", ("n", "3")),
+    "priority": ("|u1", ("n",)), "edge_ptr": ("<i4", ("n + 1",)), "parent": ("<u2", ("e",)), "data_kb": ("<i4", ("e",)),
+}  # fmt: skip
 
 
 def packed(workflows: Sequence[Workflow]) -> dict[str, np.ndarray]:
@@ -74,27 +78,51 @@ def unpacked(arrays: dict[str, np.ndarray], w: int, name: str, path: Path) -> Wo
     edges = slice(edge_ptr[0], edge_ptr[-1])
     parent, data_mb = arrays["parent"][edges].tolist(), (arrays["data_kb"][edges] / 1000).tolist()
     tasks = []
-    for i, mean in enumerate(mean_s):
-        mine = slice(edge_ptr[i] - edge_ptr[0], edge_ptr[i + 1] - edge_ptr[0])
-        parents = tuple(parent[mine])
-        tasks.append(Task(i, mean, std_s[i], *demand[i], priority=priority[i], dependencies=parents,
-                          data_mb=dict(zip(parents, data_mb[mine]))))  # fmt: skip
     try:
+        for i, mean in enumerate(mean_s):
+            mine = slice(edge_ptr[i] - edge_ptr[0], edge_ptr[i + 1] - edge_ptr[0])
+            parents = tuple(parent[mine])
+            tasks.append(Task(i, mean, std_s[i], *demand[i], priority=priority[i], dependencies=parents,
+                              data_mb=dict(zip(parents, data_mb[mine]))))  # fmt: skip
         return Workflow(tuple(tasks), family=str(arrays["family"][w]), name=f"{name}-{w:03d}")
     except WorkflowError as error:
         raise WorkflowError(f"{path}: workflow {w}: {error}") from error
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of one set file; WorkflowError when it cannot be read or lacks an array."""
+    """The arrays of one set file; WorkflowError when it cannot be read or they are not those of `packed`."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise WorkflowError(f"{path}: is damaged ({error}); restore the file or build the data set again") from error
+    except Exception as error:  # damaged bytes make zipfile, zlib and numpy raise errors of any class
+        message = " ".join(str(error).split()) or type(error).__name__
+        raise WorkflowError(f"{path}: is damaged ({message}); restore the file or build the data set again") from error
     if missing := [key for key in ARRAYS if key not in arrays]:
         raise WorkflowError(f"{path}: lacks the arrays {', '.join(missing)}; build the data set again")
+    if unknown := [key for key in arrays if key not in ARRAYS]:
+        raise WorkflowError(f"{path}: holds the unknown arrays {', '.join(unknown)}; build the data set again")
+    if fault := _array_fault(arrays):
+        raise WorkflowError(f"{path}: is damaged ({fault}); restore the file or build the data set again")
     return arrays
+
+
+def _array_fault(arrays: dict[str, np.ndarray]) -> str:
+    """What is wrong with the kinds, shapes or pointers of the arrays, in words; empty when nothing is."""
+    for key, (kind, shape) in ARRAYS.items():
+        array = arrays[key]
+        if array.dtype.kind != "U" if kind is None else array.dtype != np.dtype(kind):
+            return f"{key} holds {array.dtype}, not {kind or 'text'}"
+        if array.ndim != len(shape):
+            return f"{key} has {array.ndim} dimensions, not {len(shape)}"
+    for key in ("task_ptr", "edge_ptr"):
+        if len(arrays[key]) < 2 or arrays[key][0] != 0 or (arrays[key][1:] < arrays[key][:-1]).any():
+            return f"{key} does not rise from 0"
+    w, n, e = len(arrays["task_ptr"]) - 1, int(arrays["task_ptr"][-1]), int(arrays["edge_ptr"][-1])
+    lengths = {"W": w, "W + 1": w + 1, "n": n, "n + 1": n + 1, "e": e, "3": 3}
+    for key, (_, shape) in ARRAYS.items():
+        if arrays[key].shape != (expected := tuple(lengths[length] for length in shape)):
+            return f"{key} has the shape {arrays[key].shape}, not {expected}"
+    return ""
 
 
 def npz_bytes(arrays: dict[str, np.ndarray]) -> bytes:

@@ -22,7 +22,7 @@ from thesis_lib._kernels.state import BLOCKED, DONE, READY, RUNNING
 from thesis_lib.cluster import Cluster, exec_time_s
 from thesis_lib.ranks import longest_path_down, mean_exec_s, mean_transfer_s
 from thesis_lib.schedule import Schedule
-from thesis_lib.workflow import RESOURCE_UNITS, RESOURCES, WorkflowError
+from thesis_lib.workflow import RESOURCE_UNITS, RESOURCES, Workflow, WorkflowError
 from thesis_lib.workload import Workload, duration_factors
 
 if TYPE_CHECKING:
@@ -336,6 +336,7 @@ def simulate(
     duration. Raises WorkflowError before the run when a task fits no VM, and
     SimulationError when the scheduler asks for something illegal.
     """
+    _refuse_wrong_kinds(scheduler, workload, cluster)
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise WorkflowError(f"seed must be an integer of at least 0, got {seed!r}")
     problem = Problem(workload, cluster)
@@ -352,6 +353,22 @@ def simulate(
         planning_s=planning_s,
         decision_latency_s=decision_latency_s,
     )
+
+
+def _refuse_wrong_kinds(scheduler: object, workload: object, cluster: object) -> None:
+    """Raise WorkflowError, with the remedy, for arguments of `simulate` that are something else."""
+    if isinstance(scheduler, str):
+        raise WorkflowError(f"simulate takes a scheduler, got the text {scheduler!r}; use make({scheduler!r})")
+    if isinstance(scheduler, type) or not all(hasattr(scheduler, name) for name in ("reset", "run", "name")):
+        raise WorkflowError(f"simulate takes a scheduler such as make('heft') gives, got {scheduler!r}")
+    if isinstance(workload, Workflow):
+        raise WorkflowError("simulate takes a Workload, got a Workflow; use Workload.single(workflow)")
+    if not isinstance(workload, Workload):
+        raise WorkflowError(
+            f"simulate takes a Workload, got {type(workload).__name__}; use Workload.together(workflows)"
+        )
+    if not isinstance(cluster, Cluster):
+        raise WorkflowError(f"simulate takes a Cluster, got {type(cluster).__name__}; use Cluster.default()")
 
 
 def scheduler_seed(seed: int) -> int:

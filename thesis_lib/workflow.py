@@ -8,7 +8,8 @@ topological order) are derived on first use and kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 TaskId = int | str
 RESOURCES = ("cpu", "memory", "bandwidth")
 RESOURCE_UNITS = ("cores", "GB", "Gbit/s")
+# What no id or name may hold: figures (XML) cannot show these. A name may have tabs and line ends.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+CONTROL_IN_NAME = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 SPELLED_OUT = 12  # tasks of a cycle that a message names in full
 
 
@@ -52,6 +56,8 @@ def valid_id(value: object, what: str) -> TaskId:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, (int, str)) or value == "":
         raise WorkflowError(f"{what} must be an integer or a non-empty text, got {value!r}")
+    if isinstance(value, str) and CONTROL.search(value):
+        raise WorkflowError(f"{what} must not hold control characters, got {value!r}; take them out")
     return value
 
 
@@ -59,7 +65,21 @@ def as_text(value: object, what: str) -> str:
     """Return `value` if it is a text, else raise WorkflowError naming `what` and the value seen."""
     if not isinstance(value, str):
         raise WorkflowError(f"{what} must be a text, got {value!r}")
+    if CONTROL_IN_NAME.search(value):
+        raise WorkflowError(f"{what} must not hold control characters, got {value!r}; take them out")
     return value
+
+
+def items_of(value: object, kind: type, what: str) -> tuple:
+    """`value` as a tuple whose items are all of `kind`, else WorkflowError naming `what` and the item seen."""
+    try:
+        items = tuple(value)
+    except TypeError:
+        raise WorkflowError(f"{what} must be a list of {kind.__name__}, got {type(value).__name__}") from None
+    for i, item in enumerate(items):
+        if not isinstance(item, kind):
+            raise WorkflowError(f"{what} must be a list of {kind.__name__}, but entry {i} is {item!r}")
+    return items
 
 
 def pairs_by_id(value: object, what: str) -> list[tuple[TaskId, object]]:
@@ -112,7 +132,7 @@ class Task:
         for key in ("duration_mean_s", "duration_std_s", "cpu", "memory_gb", "bandwidth_gbps"):
             set_field(self, key, finite_number(getattr(self, key), f"{where}: {key}"))
         finite_number(self.priority, f"{where}: priority", minimum=-math.inf)
-        if isinstance(self.dependencies, (str, bytes)):
+        if isinstance(self.dependencies, (str, bytes)) or not isinstance(self.dependencies, Iterable):
             raise WorkflowError(f"{where}: dependencies must be a list of ids, got {self.dependencies!r}")
         parents = tuple(valid_id(p, f"{where}: dependency") for p in self.dependencies)
         set_field(self, "dependencies", parents)
@@ -175,10 +195,15 @@ class Workflow:
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tasks", tuple(self.tasks))
-        object.__setattr__(self, "warnings", tuple(self.warnings))
+        object.__setattr__(self, "tasks", items_of(self.tasks, Task, "the workflow's tasks"))
+        object.__setattr__(self, "warnings", items_of(self.warnings, str, "the workflow's warnings"))
         as_text(self.name, "the workflow's name")
         as_text(self.family, "the workflow's family")
+        if self.cluster is not None:
+            from thesis_lib.cluster import Cluster  # here, because cluster builds on this module
+
+            if not isinstance(self.cluster, Cluster):
+                raise WorkflowError(f"the workflow's cluster must be a Cluster or None, got {self.cluster!r}")
         if not self.tasks:
             raise WorkflowError("a workflow needs at least one task, the list is empty")
         self._refuse_duplicates()

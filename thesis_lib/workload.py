@@ -11,7 +11,7 @@ import numpy as np
 
 from thesis_lib.cluster import Cluster
 from thesis_lib.generators import generate, whole_number
-from thesis_lib.workflow import RESOURCES, Workflow, WorkflowError, finite_number, frozen
+from thesis_lib.workflow import RESOURCES, Workflow, WorkflowError, as_text, finite_number, frozen, items_of
 
 # First words of the random streams, so that no two kinds of draw ever share one.
 _POISSON_STREAM, _DURATION_STREAM = 7100, 7200
@@ -31,7 +31,9 @@ class Workload:
     name: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        workflows, arrivals = tuple(self.workflows), tuple(self.arrivals_s)
+        workflows = items_of(self.workflows, Workflow, "the workload's workflows")
+        arrivals = items_of(self.arrivals_s, object, "arrivals_s")
+        as_text(self.name, "the workload's name")
         if not workflows:
             raise WorkflowError("a workload needs at least one workflow, the list is empty")
         if len(workflows) != len(arrivals):
@@ -47,12 +49,14 @@ class Workload:
     @classmethod
     def single(cls, workflow: Workflow) -> "Workload":
         """One workflow that arrives at 0."""
+        (workflow,) = items_of((workflow,), Workflow, "the workload's workflows")
         return cls((workflow,), (0.0,), workflow.name)
 
     @classmethod
     def together(cls, workflows: Sequence[Workflow], name: str = "") -> "Workload":
         """Several workflows that all arrive at 0."""
-        return cls(tuple(workflows), (0.0,) * len(workflows), name)
+        flows = items_of(workflows, Workflow, "the workload's workflows")
+        return cls(flows, (0.0,) * len(flows), name)
 
     @classmethod
     def from_dir(cls, path: str | Path, *, edges_from_files: bool = False) -> "Workload":
@@ -61,15 +65,18 @@ class Workload:
         Files that belong to another one (two of each CSV triple) are read along with it.
         edges_from_files: as in `formats.load_workflow`. Hidden files are passed over.
 
-        Raises WorkflowError that lists every file that cannot be used; none is left
-        out silently.
+        Raises WorkflowError that lists every entry that cannot be used, subfolders, pipes
+        and links to nothing among them; none is left out silently.
         """
         from thesis_lib.formats import is_companion, load_workflow
 
         path = Path(path)
         if not path.is_dir():
             raise WorkflowError(f"{path}: is not a folder")
-        files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith(".") and not is_companion(p))
+        try:
+            files = sorted(p for p in path.iterdir() if not p.name.startswith(".") and not is_companion(p))
+        except OSError as error:
+            raise WorkflowError(f"{path}: cannot be read: {error.strerror}") from error
         if not files:
             raise WorkflowError(f"{path}: holds no files")
         workflows, faults = [], []

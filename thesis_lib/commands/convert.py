@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from thesis_lib.commands.inputs import add_edges_from_files, print_warnings
+from thesis_lib.commands.inputs import add_edges_from_files, print_warnings, refuse_overwriting
 from thesis_lib.commands.output import note
+from thesis_lib.files import refuse_target
 from thesis_lib.workflow import WorkflowError
-from thesis_lib.workload import Workload
 
 NAME, HELP = "convert", "write a workflow file of any supported format as the article's JSON"
 
@@ -25,27 +25,28 @@ def run(arguments: argparse.Namespace) -> None:
     from thesis_lib.formats import load_workload, save_workflow
 
     source, target = Path(arguments.source), Path(arguments.target)
+    if not target.is_dir():
+        refuse_target(target)
     workload = load_workload(source, edges_from_files=arguments.edges_from_files)
     print_warnings(workload.workflows)
-    if len(workload) > 1:
-        write_all(workload, source, target)
-        return
-    if target.is_dir():
-        target /= f"{source.absolute().stem}.json"
-    if target.exists() and target.samefile(source):
-        raise WorkflowError(f"{target}: is the file that is read; choose another name for OUT")
-    save_workflow(workload.workflows[0], target)
-    note(f"wrote {target}")
-
-
-def write_all(workload: Workload, source: Path, folder: Path) -> None:
-    """One numbered file per workflow, in a folder that exists."""
-    from thesis_lib.formats import save_workflow
-
-    if not folder.is_dir():
-        raise WorkflowError(f"{source}: holds {len(workload)} workflows; make a folder and name it as OUT")
-    digits = len(str(len(workload) - 1))
-    for w, workflow in enumerate(workload.workflows):
-        save_workflow(workflow, folder / f"{source.absolute().stem}-{w:0{digits}d}.json")
+    targets = target_files(len(workload), source, target)
+    refuse_overwriting(targets, [source])
+    for path in targets:  # all of them before the first is written
+        refuse_target(path)
+    for workflow, path in zip(workload.workflows, targets):
+        save_workflow(workflow, path)
     lost = "; the arrival times stay behind, a workflow file has none" if any(workload.arrivals_s) else ""
-    note(f"wrote {len(workload)} files to {folder}{lost}")
+    note(f"wrote {targets[0] if len(targets) == 1 else f'{len(targets)} files to {target}'}{lost}")
+
+
+def target_files(count: int, source: Path, target: Path) -> list[Path]:
+    """The file to write, in a folder under the name of the source; numbered files for several workflows."""
+    stem = source.absolute().stem
+    if count == 1:
+        return [target / f"{stem}.json" if target.is_dir() else target]
+    if not target.is_dir():
+        raise WorkflowError(f"{source}: holds {count} workflows; make a folder and name it as OUT")
+    if source.is_dir() and target.samefile(source):
+        raise WorkflowError(f"{target}: is the folder that is read; choose another one for OUT")
+    digits = len(str(count - 1))
+    return [target / f"{stem}-{w:0{digits}d}.json" for w in range(count)]

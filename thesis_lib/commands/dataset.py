@@ -13,7 +13,9 @@ NAME, HELP = "dataset", "build or check the shipped data set"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("action", choices=("build", "check"))
-    parser.add_argument("--out", metavar="DIR", help="the folder (default: the shipped data set)")
+    parser.add_argument(
+        "--out", metavar="DIR", help="the folder (default: the shipped data set); build makes it if need be"
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -35,6 +37,7 @@ def build(dataset, out: str | None) -> None:
     from tqdm.auto import tqdm
 
     files = len(dataset.names()) + len(dataset.REAL) + 1
-    with tqdm(total=files, desc="data set", unit="file") as bar:
+    # Delayed, so that a refusal is one line without a bar above it.
+    with tqdm(total=files, desc="data set", unit="file", delay=0.5) as bar:
         folder = dataset.build(out, progress=lambda name: bar.update())
     note(f"wrote {folder}")

@@ -11,7 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("--only", action="append", metavar="NAME", help="this figure only; may be given several times")
     parser.add_argument("--list", action="store_true", help="print names and captions, draw nothing")
-    parser.add_argument("--out", metavar="DIR", help="the folder to write to (default: figures/)")
+    parser.add_argument("--out", metavar="DIR", help="the folder to write to, made if need be (default: figures/)")
     parser.add_argument("--lang", choices=("en", "zh"), action="append", help="language (default: both)")
 
 

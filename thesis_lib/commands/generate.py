@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from thesis_lib.commands.output import note
+from thesis_lib.files import refuse_target
 from thesis_lib.generators import FAMILIES, generate
 
 NAME, HELP = "generate", "draw a random workflow of a family and write it as the article's JSON"
@@ -26,6 +27,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Draw the workflow and write it."""
     from thesis_lib.formats import save_workflow
 
+    refuse_target(arguments.out)
     names = ("n_tasks", "seed", "max_out", "alpha", "beta", "data_mb")
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     workflow = generate(arguments.family, **given)

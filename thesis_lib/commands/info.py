@@ -1,8 +1,9 @@
-"""`info FILE`: what a workflow file holds."""
+"""`info FILE`: what a workflow file, or a folder of them, holds."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from thesis_lib.ranks import critical_path
 from thesis_lib.workflow import Workflow
 from thesis_lib.workload import Workload
 
-NAME, HELP = "info", "count tasks, edges and the critical path of a workflow file"
+NAME, HELP = "info", "count tasks, edges and the critical path of a workflow file or of a folder of them"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +28,8 @@ def run(arguments: argparse.Namespace) -> None:
     from thesis_lib.formats import detect_format, load_workload
 
     workload = load_workload(arguments.file, edges_from_files=arguments.edges_from_files)
-    result = {"format": detect_format(arguments.file), **describe(workload)}
+    kind = "folder" if Path(arguments.file).is_dir() else detect_format(arguments.file)
+    result = {"format": kind, **describe(workload)}
     if arguments.json:
         print_json(result)
         return

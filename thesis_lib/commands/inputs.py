@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from thesis_lib.cluster import Cluster
 from thesis_lib.commands.output import note
@@ -37,6 +40,29 @@ def read_workload(paths: Sequence[str], edges_from_files: bool = False) -> Workl
             note(f"{path}: its arrival times are not used, since several files arrive together at 0")
     flows = [workflow for workload in loaded for workflow in workload.workflows]
     return Workload.together(flows, ", ".join(workload.name for workload in loaded))
+
+
+def refuse_overwriting(targets: Iterable[Path], sources: Iterable[str | Path]) -> None:
+    """Raise WorkflowError when a file to be written is one of those that are read for `sources`, under any name."""
+    read = {(info.st_dev, info.st_ino) for source in sources for info in _stats(_files_of(Path(source)))}
+    for target in targets:
+        if any((info.st_dev, info.st_ino) in read for info in _stats([target])):
+            raise WorkflowError(f"{target}: is a file that is read; choose another name or folder")
+
+
+def _files_of(source: Path) -> list[Path]:
+    """The files that reading a file or a folder may touch: a CSV triple has companions beside it."""
+    from thesis_lib.formats import is_companion
+
+    if source.is_dir():
+        return list(source.iterdir())
+    return [source, *(p for p in source.parent.iterdir() if is_companion(p))] if source.parent.is_dir() else []
+
+
+def _stats(paths: Iterable[Path]) -> Iterator[os.stat_result]:
+    for path in paths:
+        with suppress(OSError):  # what is not there cannot be overwritten
+            yield path.stat()
 
 
 def print_warnings(workflows: Sequence[Workflow]) -> None:

@@ -7,8 +7,8 @@ import sys
 
 
 def print_json(result: dict) -> None:
-    """One JSON object on stdout; numbers that JSON cannot write are refused."""
-    print(json.dumps(result, allow_nan=False, ensure_ascii=False))
+    """One JSON object on stdout, in ASCII so that it is the same under every encoding; NaN is refused."""
+    print(json.dumps(result, allow_nan=False, ensure_ascii=True))
 
 
 def note(message: str) -> None:

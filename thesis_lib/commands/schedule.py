@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from thesis_lib.commands.inputs import add_edges_from_files, choose_cluster, read_workload
+from thesis_lib.commands.inputs import add_edges_from_files, choose_cluster, read_workload, refuse_overwriting
 from thesis_lib.commands.output import note, print_json, print_table
+from thesis_lib.files import refuse_target
 from thesis_lib.schedule import Schedule
 from thesis_lib.schedulers import make, names
 from thesis_lib.schedulers.base import Scheduler
@@ -25,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--time-limit", type=float, metavar="S", help="seconds for the scheduler optimal")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--gantt", metavar="OUT", help="draw the schedule to this .pdf, .png or .svg file")
+    parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the picture (default en)")
     add_edges_from_files(parser)
 
 
@@ -35,19 +37,22 @@ def run(arguments: argparse.Namespace) -> None:
     scheduler = build_scheduler(arguments.scheduler, arguments.time_limit)
     if arguments.gantt:
         refuse_picture(arguments.gantt)
+        refuse_overwriting([Path(arguments.gantt)], [*arguments.files, *filter(None, [arguments.cluster])])
     workload = read_workload(arguments.files, arguments.edges_from_files)
     cluster = choose_cluster(arguments.cluster, workload)
     schedule = simulate(scheduler, workload, cluster, seed=arguments.seed, noise=not arguments.no_noise)
+    if not arguments.no_noise and not any(w.std_s.any() for w in workload.workflows):
+        note("note: no task states a standard deviation, so every seed gives the mean durations")
     result = as_dict(schedule)
     plan = getattr(scheduler, "current", None)
     if plan is not None and plan.bound_s is not None:
         result |= {"bound_s": plan.bound_s, "proved_optimal": plan.optimal}
     if arguments.gantt:
-        draw_gantt(schedule, arguments.gantt)
+        draw_gantt(schedule, arguments.gantt, arguments.lang)
     if arguments.json:
         print_json(result)
     else:
-        print_result(result)
+        print_result(result, priced=any(vm.price_per_hour for vm in cluster.vms))
 
 
 def build_scheduler(name: str, time_limit_s: float | None) -> Scheduler:
@@ -71,12 +76,14 @@ def as_dict(schedule: Schedule) -> dict:
     }
 
 
-def print_result(result: dict) -> None:
-    """The metrics and one line per task in the order of their starts."""
+def print_result(result: dict, priced: bool) -> None:
+    """The metrics and one line per task in the order of their starts; no cost where no VM has a price."""
     rows: list[tuple[str, object]] = []
     for key, value in result.items():
         if key == "utilization":
             rows += [(f"utilization.{resource}", share) for resource, share in value.items()]
+        elif key == "cost" and not priced:
+            rows.append((key, "- (no VM has a price)"))
         elif key != "tasks" and value is not None:
             rows.append((key, value))
     print_table(rows)
@@ -89,16 +96,14 @@ def print_result(result: dict) -> None:
 
 def refuse_picture(path: str) -> None:
     """Raise WorkflowError, before anything runs, for a picture that could not be written afterwards."""
-    folder = Path(path).parent
     if not path.lower().endswith((".pdf", ".png", ".svg")):
         raise WorkflowError(f"{path}: cannot draw this kind of file; use a name that ends in .pdf, .png or .svg")
-    if not folder.is_dir():
-        raise WorkflowError(f"{path}: there is no folder {folder}; make it first")
+    refuse_target(path)
 
 
-def draw_gantt(schedule: Schedule, path: str) -> None:
+def draw_gantt(schedule: Schedule, path: str, lang: str) -> None:
     """Write the Gantt chart and say so."""
     from thesis_lib.plots import plot_gantt, save_figure
 
-    save_figure(plot_gantt(schedule), path)
+    save_figure(plot_gantt(schedule, lang=lang), path)
     note(f"wrote {path}")

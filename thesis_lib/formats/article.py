@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,15 @@ NUMBER_KEYS = {  # key in the file -> field of Task
 }
 TASK_KEYS = (*NUMBER_KEYS, "id", "dependencies", "on_critical_path", "data_mb", "runtime_s", "name")
 
+# What other programs call these keys. Passed over, they would make another problem of the file.
+MEANT = {
+    "depends_on": "dependencies", "depends": "dependencies", "deps": "dependencies", "parents": "dependencies",
+    "predecessors": "dependencies", "duration": "duration_mean", "runtime": "duration_mean", "mean": "duration_mean",
+    "std": "duration_std", "cpus": "cpu", "cores": "cpu", "memory": "mem", "memory_gb": "mem", "ram": "mem",
+    "bandwidth_gbps": "bandwidth", "duration_mean_s": "duration_mean", "duration_std_s": "duration_std",
+    "data": "data_mb", "runtimes": "runtime_s",
+}  # fmt: skip
+
 
 def recognise(source: Source) -> str | None:
     """ "article" for a JSON object with "tasks" at its top level."""
@@ -49,7 +59,8 @@ def read(source: Source, edges_from_files: bool = False) -> Workflow:
     "on_critical_path"}]}, durations in seconds. A task may add cpu (cores, 1), mem (GB, 0),
     bandwidth (Gbit/s, 0), data_mb {parent id: MB}, runtime_s {VM id: s} and name; the file
     may add name and cluster. Only id and duration_mean are required. on_critical_path is
-    computed; a file that states something else gets a warning.
+    computed; a file that states something else gets a warning. An unknown key that
+    looks like a known one is refused, any other gives a warning.
     """
     data, warnings = as_dict(source.json, "the file"), []
     if unknown := [repr(k) for k in data if k not in FILE_KEYS]:
@@ -70,6 +81,9 @@ def _task(entry: dict, position: int, warnings: list[str]) -> Task:
         raise WorkflowError(f"task {entry.get('id', position)!r} lacks {listed(map(repr, missing))}")
     task_id = valid_id(entry["id"], f"id of task {position} of the list")
     where = f"task {task_id!r}"
+    for key in entry:
+        if key not in TASK_KEYS and (meant := _what_is_meant(key)):
+            raise WorkflowError(f"{where}: there is no key {key!r}; write {meant!r}")
     fields = {field: entry[key] for key, field in NUMBER_KEYS.items() if key in entry}
     stated = as_list(entry.get("dependencies", []), f"{where}: dependencies")
     parents = [valid_id(p, f"{where}: dependency") for p in stated]
@@ -82,6 +96,12 @@ def _task(entry: dict, position: int, warnings: list[str]) -> Task:
         runtime_s=None if runtime is None else _runtimes_from_json(runtime, f"{where}: runtime_s"),
         name=as_text(entry.get("name", ""), f"{where}: name"),
     )
+
+
+def _what_is_meant(key: str) -> str | None:
+    """The known key that an unknown one stands for or is a slip of."""
+    close = get_close_matches(key, TASK_KEYS, n=1, cutoff=0.8)
+    return MEANT.get(key) or (close[0] if close else None)
 
 
 def _cluster(data: object) -> Cluster:
@@ -147,6 +167,8 @@ def save_workflow(workflow: Workflow, path: str | Path) -> None:
     Written to a temporary file in the same folder and renamed, so that no half-written
     file is ever seen. Raises WorkflowError when the file cannot be written.
     """
+    if not isinstance(workflow, Workflow):
+        raise WorkflowError(f"{path}: save_workflow writes a Workflow, got {type(workflow).__name__}")
     try:
         content = _to_text(workflow).encode("utf-8")
     except ValueError as error:  # a lone surrogate in an id or a name

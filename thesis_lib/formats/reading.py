@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from thesis_lib.cluster import Cluster
+from thesis_lib.files import read_text
 from thesis_lib.strict_json import MAX_DIGITS, parse_json
 from thesis_lib.workflow import Task, Workflow, WorkflowError
 
@@ -21,18 +22,6 @@ NAMED = 8  # ids that a message spells out
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 CANONICAL_INTEGER = re.compile(r"0|-?[1-9]\d*", re.ASCII)
-MAGIC = (
-    (
-        b"\x93NUMPY",
-        "numpy array file, not supported because reading object arrays needs pickle, which can run code; "
-        "convert it to JSON",
-    ),
-    (b"\x1f\x8b", "gzip file; unpack it first"),
-    (b"PK\x03\x04", "zip file (or .npz, .xlsx); unpack it first"),
-    (b"\x80", "pickle or other binary file, not supported because unpickling can run code; convert it to JSON"),
-    (b"\xff\xfe", "UTF-16 text; save it as UTF-8"),
-    (b"\xfe\xff", "UTF-16 text; save it as UTF-8"),
-)
 
 
 @dataclass(frozen=True)
@@ -63,35 +52,10 @@ class Source:
 
 def read_source(path: Path) -> Source:
     """Read a UTF-8 text file (a byte order mark is dropped) or raise WorkflowError saying why not."""
-    try:
-        if path.is_dir():
-            raise WorkflowError("is a folder, not a file; give a file, or load the folder with load_workload")
-        if path.exists() and not path.is_file():
-            raise WorkflowError("is not a regular file; save its content to a file first")
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise WorkflowError("no such file; check the path") from None
-    except (OSError, ValueError) as error:
-        if isinstance(error, WorkflowError):
-            raise
-        raise WorkflowError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    text = decode(data)
+    text = read_text(path)
     if not text.strip():
         raise WorkflowError("is empty; a workflow needs at least one task")
     return Source(path, text)
-
-
-def decode(data: bytes) -> str:
-    """Bytes to text; WorkflowError for binary files and for encodings other than UTF-8."""
-    for magic, reason in MAGIC:
-        if data.startswith(magic):
-            raise WorkflowError(reason)
-    if b"\0" in data:
-        raise WorkflowError("binary file; a workflow file is text in UTF-8")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise WorkflowError(f"not UTF-8 text (byte {error.start} cannot be read); save it as UTF-8") from None
 
 
 @contextmanager

@@ -81,6 +81,7 @@ def figure_style(lang: str = "en") -> Iterator[None]:
         "xtick.major.width": 0.7, "ytick.major.width": 0.7, "lines.linewidth": 1.3, "lines.markersize": 4.5,
         "legend.frameon": False, "hatch.linewidth": 0.6, "patch.linewidth": 0.6, "figure.dpi": 110,
         "axes.unicode_minus": True, "mathtext.default": "regular",
+        "text.parse_math": False,  # an id is written as it stands, dollar signs and all
     }  # fmt: skip
     # Start from matplotlib's defaults, so that a user's own settings do not leak into a figure.
     with rc_context():

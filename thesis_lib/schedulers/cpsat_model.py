@@ -149,7 +149,7 @@ class CpSatModel:
             last = cp.new_int_var(int(self.soonest.max()), int(self.latest_end.max()), "last")
             self.last = [last] * len(self.soonest)
             cp.minimize(last)
-            floor = bound_s * whole.steps_per_s + int(whole.arrival[0])
+            floor = (bound_s - self._idle_s() + whole.arrival_s[0]) * whole.steps_per_s
             cp.add(last >= min(int(np.ceil(floor * (1 - 1e-12) - 1e-6)), int(self.latest_end.max())))
             self._load_bounds(last - int(whole.arrival[0]))
         else:
@@ -179,10 +179,14 @@ class CpSatModel:
 
     def seconds(self, objective: float) -> float:
         """The solver's objective (or its bound) as seconds of makespan or mean completion."""
-        workload, whole = self.whole.problem.workload, self.whole
+        arrival_s = self.whole.arrival_s
         if self.objective == "makespan":
-            return objective / whole.steps_per_s - workload.arrivals_s[0]
-        return (objective / whole.steps_per_s - sum(workload.arrivals_s)) / len(workload)
+            return objective / self.whole.steps_per_s - arrival_s[0] + self._idle_s()
+        return (objective / self.whole.steps_per_s - arrival_s.sum()) / len(arrival_s)
+
+    def _idle_s(self) -> float:
+        """Seconds of idle gaps that the shift took from the makespan."""
+        return float(self.whole.shift_s[-1] - self.whole.shift_s[0])
 
     def solution(self, solver: "cp_model.CpSolver") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(n,) VM positions, starts and ends in steps."""

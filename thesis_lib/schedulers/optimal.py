@@ -3,7 +3,9 @@
 Model: an optional interval per task and VM, one chosen per task; per VM a cumulative
 constraint for each resource that can run short, or no overlap where no two tasks fit
 together; data adds its transfer time when parent and child are on different VMs. The
-solver starts from the best list plan. Its answer is re-timed with the real numbers, so
+solver starts from the best list plan. Durations on no exact grid are searched on a fine grid,
+for a while on a coarse one that soon gives most of the bound, and on the fine one again
+from what that found. The solver's answer is re-timed with the real numbers, so
 that the plan obeys the same rules as any other and its makespan is measured, not reported.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import math
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +24,7 @@ from thesis_lib.schedulers.base import Plan
 from thesis_lib.schedulers.cpop import Cpop
 from thesis_lib.schedulers.cpsat_model import CpSatModel
 from thesis_lib.schedulers.heft import Heft
-from thesis_lib.schedulers.integer_grid import IntegerProblem
+from thesis_lib.schedulers.integer_grid import LONGEST_ROUNDED, IntegerProblem, idle_shift_s
 from thesis_lib.schedulers.peft import Peft
 from thesis_lib.schedulers.plan import PlanScheduler, plan_in_order, rank_order, replay_order, topological_position
 from thesis_lib.simulator import Problem
@@ -33,6 +36,9 @@ LARGEST_MODEL = 300_000  # task-VM pairs + edge-VM pairs beyond which no search 
 LARGEST_SEED = 2**31 - 1  # the solver's parameters are 32-bit integers
 MOST_WORKERS = 1000
 BOUND_TOLERANCE = 1e-9  # relative: plans this near their bound are optimal, the rest is rounding
+COARSE = 10**4  # steps of the horizon on a grid that gives a bound soon, but no proof
+ROUNDED_SEARCHES = ((LONGEST_ROUNDED, 0.25), (COARSE, 0.5), (LONGEST_ROUNDED, 1.0))  # steps, share of the time left
+LARGEST_SLACK = 1e-6  # of the objective: with more rounding than this nothing counts as proved
 
 
 class Optimal(PlanScheduler):
@@ -40,9 +46,10 @@ class Optimal(PlanScheduler):
 
     Parameters
     ----------
-    time_limit_s: wall-clock seconds for building and solving the model, above 0.
+    time_limit_s: wall-clock seconds for list plans, building and solving the model, above 0. One
+        list plan (HEFT) is made whatever the limit; once it is spent, the others are left out.
     workers: threads of the solver, at least 1. With one, the same seed gives the same plan on every
-        machine as long as the search ends with a proof; when the time limit ends it, the
+        machine as long as the searches end with a proof; when the time limit ends it, the
         plan is the best one found so far, which depends on the machine's speed. With
         more, a proved value is the same too, but which plan reaches it may change from
         run to run.
@@ -52,12 +59,13 @@ class Optimal(PlanScheduler):
 
     The plan's `bound_s` is a true lower bound of the objective on mean durations;
     `optimal` is True when the plan reaches it, up to the rounding of durations that lie on
-    no exact grid (about 1e-8 of the makespan per task). All arrivals are known beforehand: for a
-    stream of workflows this is a clairvoyant reference, not a fair rival. The plan is
-    never worse than those of HEFT, CPOP and PEFT. Tasks of zero duration need room only
-    in the plan, not in the bound. Beyond LARGEST_MODEL the best list plan is returned
-    with a simple bound. Raises WorkflowError for other values of the parameters, and
-    when a task fits no VM.
+    no exact grid and of floating-point times, and only while these are at most 1e-6 of the
+    objective. All arrivals are known beforehand: for a stream of workflows this is a
+    clairvoyant reference, not a fair rival. The plan is never worse than that of HEFT nor,
+    when the time limit allows for them, those of PEFT and CPOP. Tasks of zero duration need
+    room only in the plan, not in the bound. Beyond LARGEST_MODEL the best list plan is
+    returned with a simple bound. Raises WorkflowError for other values of the parameters,
+    and when a task fits no VM.
     """
 
     name = "optimal"
@@ -75,37 +83,59 @@ class Optimal(PlanScheduler):
 
     def plan(self, workload: Workload, cluster: Cluster) -> Plan:
         """The best plan found, `bound_s` and `optimal` set."""
-        began = perf_counter()
+        until = perf_counter() + self.time_limit_s
         problem = Problem(workload, cluster)
         value = _makespan_s if self.objective == "makespan" else _mean_completion_s
-        best = min(_list_plans(problem), key=lambda plan: value(plan, workload))
+        best = min(_list_plans(problem, until), key=lambda plan: value(plan, workload))
         bound_s = _simple_bound_s(problem, self.objective)
-        slack_s = 0.0
-        if not _reached(value(best, workload), bound_s) and _model_size(problem) <= LARGEST_MODEL:
-            found, proved_s, slack_s = self._search(problem, best, bound_s, began)
-            best = min([best, *found], key=lambda plan: value(plan, workload))
-            bound_s = max(bound_s, proved_s)
-        value_s = value(best, workload)
-        optimal = _reached(value_s, bound_s + slack_s)
-        return Plan(best.vm, best.start_s, best.finish_s, bound_s=min(bound_s, value_s), optimal=optimal)
+        optimal = _reached(value(best, workload), bound_s, _float_slack_s(best))
+        for longest, share in ROUNDED_SEARCHES:
+            if optimal or _model_size(problem) > LARGEST_MODEL or perf_counter() >= until:
+                break
+            found = self._search(problem, best, bound_s, (until, share), longest)
+            best = min([best, *found.plans], key=lambda plan: value(plan, workload))
+            bound_s = max(bound_s, found.bound_s)
+            value_s, float_s = value(best, workload), _float_slack_s(best)
+            optimal = _reached(value_s, bound_s, float_s) or _reached(value_s, bound_s, float_s + found.slack_s)
+            if found.final:
+                break
+        return Plan(best.vm, best.start_s, best.finish_s, bound_s=min(bound_s, value(best, workload)), optimal=optimal)
 
-    def _search(self, problem: Problem, start: Plan, bound_s: float, began: float) -> tuple[list[Plan], float, float]:
-        """Plans found (none or one), the proved lower bound of the objective and the slack of rounding, in seconds."""
+    def _search(self, problem: Problem, start: Plan, bound_s: float, time: tuple[float, float], longest: int) -> _Found:
+        """One model, solved from the plan `start` with a bound that is known already.
+
+        time: (end of the time limit, share of what is left that may be used if the grid is
+        a rounded one). longest: steps of the horizon on a rounded grid.
+        """
         from ortools.sat.python import cp_model
 
-        whole = IntegerProblem(problem, float(start.finish_s.max()))
+        ends = np.maximum.reduceat(start.finish_s, problem.workload.task_ptr[:-1])
+        shift_s = idle_shift_s(problem.views.arrival_s, ends + _float_slack_s(start))
+        whole = IntegerProblem(problem, float((ends - shift_s).max()), shift_s, longest)
         model = CpSatModel(whole, start, self.objective, bound_s)
         solver = cp_model.CpSolver()
-        solver.parameters.max_time_in_seconds = max(self.time_limit_s - (perf_counter() - began), 0.01)
+        until, share = time
+        left_s = (until - perf_counter()) * (1.0 if whole.exact else share)
+        solver.parameters.max_time_in_seconds = max(left_s, 0.01)
         solver.parameters.num_workers = self.workers
         solver.parameters.random_seed = self.seed
         status = solver.solve(model.cp)
         if status == cp_model.MODEL_INVALID:
             raise WorkflowError(f"the solver refused the model: {model.cp.validate()}")
+        solved = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+        plans = [_retimed(problem, *model.solution(solver))] if solved else []
         proved_s = model.seconds(solver.best_objective_bound) - whole.slack_s
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return [], proved_s, whole.slack_s
-        return [_retimed(problem, *model.solution(solver))], proved_s, whole.slack_s
+        final = whole.exact or (longest == LONGEST_ROUNDED and status == cp_model.OPTIMAL)
+        return _Found(plans, proved_s, whole.slack_s, final)
+
+
+class _Found(NamedTuple):
+    """Plans (none or one), proved bound and slack of rounding in seconds, whether other grids can add nothing."""
+
+    plans: list[Plan]
+    bound_s: float
+    slack_s: float
+    final: bool
 
 
 def _makespan_s(plan: Plan, workload: Workload) -> float:
@@ -117,8 +147,16 @@ def _mean_completion_s(plan: Plan, workload: Workload) -> float:
     return float((ends - np.array(workload.arrivals_s)).mean())
 
 
-def _reached(value_s: float, bound_s: float) -> bool:
-    return value_s <= bound_s + BOUND_TOLERANCE * max(1.0, value_s)
+def _reached(value_s: float, bound_s: float, slack_s: float) -> bool:
+    """True when the value is as low as the bound, up to the slack of rounding, and the slack is small enough."""
+    if value_s == bound_s == 0:
+        return True
+    return bool(slack_s <= LARGEST_SLACK * value_s and value_s <= bound_s + slack_s + BOUND_TOLERANCE * value_s)
+
+
+def _float_slack_s(plan: Plan) -> float:
+    """Seconds that floating-point sums as large as the last finish can be wrong by, one per task."""
+    return len(plan.vm) * float(np.spacing(plan.finish_s.max()))
 
 
 def _model_size(problem: Problem) -> int:
@@ -126,15 +164,20 @@ def _model_size(problem: Problem) -> int:
     return problem.n * problem.v + (edges * problem.v**2 if problem.has_data else edges)
 
 
-def _list_plans(problem: Problem) -> list[Plan]:
-    """Quick plans to start from: the list planners, one merged order, and the shortest workflow first."""
+def _list_plans(problem: Problem, until: float) -> list[Plan]:
+    """Quick plans to start from: the list planners, one merged order, and the shortest workflow first.
+
+    HEFT's is always made, the others as long as the time is not over.
+    """
     workload, cluster = problem.workload, problem.cluster
-    plans = [planner().plan(workload, cluster) for planner in (Heft, Peft, Cpop)]
+    by_rank = rank_order(problem, problem.views.rank_s)
+    makers = [planner().plan for planner in (Heft, Peft, Cpop)]
     if len(workload) > 1:
         length_s = np.maximum.reduceat(problem.views.rank_s, workload.task_ptr[:-1])[workload.workflow_of]
-        by_rank = rank_order(problem, problem.views.rank_s)
-        plans.append(plan_in_order(problem, by_rank))
-        plans.append(plan_in_order(problem, by_rank[np.argsort(length_s[by_rank], kind="stable")]))
+        shortest_first = by_rank[np.argsort(length_s[by_rank], kind="stable")]
+        makers += [lambda *_: plan_in_order(problem, by_rank), lambda *_: plan_in_order(problem, shortest_first)]
+    plans = [makers[0](workload, cluster)]
+    plans += [make(workload, cluster) for make in makers[1:] if perf_counter() < until]
     return plans
 
 
@@ -148,7 +191,7 @@ def _simple_bound_s(problem: Problem, objective: str) -> float:
     held = (p.demand * p.exec_s.min(axis=1)[:, None]).sum(axis=0)
     capacity = p.capacity.sum(axis=0)
     area = np.divide(held, capacity, out=np.zeros(3), where=capacity > 0).max()
-    return float(max((arrivals + alone).max() - arrivals[0], area))
+    return float(max((arrivals - arrivals[0] + alone).max(), area))
 
 
 def _retimed(problem: Problem, vm: np.ndarray, start: np.ndarray, end: np.ndarray) -> Plan:
