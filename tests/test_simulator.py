@@ -464,3 +464,20 @@ def test_a_copied_state_is_independent():
     assert before == simulator.state.fingerprint()
     simulator.place(0, 0)
     assert kept.fingerprint() == before != simulator.state.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "workload", "cluster", "words"),
+    [
+        ("heft", single(Task(1, 1)), Cluster.default(), r"use make\('heft'\)"),
+        (None, single(Task(1, 1)), Cluster.default(), "such as make.'heft'. gives, got None"),
+        (Script, single(Task(1, 1)), Cluster.default(), "such as make.'heft'. gives, got <class"),
+        (Script([]), Workflow((Task(1, 1),)), Cluster.default(), r"use Workload.single\(workflow\)"),
+        (Script([]), [Workflow((Task(1, 1),))], Cluster.default(), r"got list; use Workload.together\(workflows\)"),
+        (Script([]), single(Task(1, 1)), [VM(0, 1, 1, 1)], "takes a Cluster, got list"),
+        (Script([]), Cluster.default(), single(Task(1, 1)), "takes a Workload, got Cluster"),
+    ],
+)
+def test_arguments_of_another_kind_are_named_with_the_remedy(scheduler, workload, cluster, words):
+    with pytest.raises(WorkflowError, match=words):
+        simulate(scheduler, workload, cluster)
