@@ -1,16 +1,16 @@
 """Rewards as sums of weighted terms: the article's three versions, as printed and corrected, and two of our own.
 
-A step lasts from one decision to the next. `Measures` says what happened in it, a term
-weighs one measure, and a reward is the sum of its terms, so that each can be shown alone.
+A step lasts from one decision to the next. `Measures` says what happened in it, a term is
+a weight times one measure, and a reward is the sum of its terms, so that each can be shown alone.
 Rewards are additive: the terms of all steps sum to the terms of the measures of the run.
 
     v1          +1 per finished task, -10 per late one, -5 per illegal action
     v2          +1 per finished task, -0.1 per illegal action, and quality of service:
                 0.01 per second of spare time before the deadline, -0.005 per second of waiting
     v3          base of v2 + 2.0 x quality of service + 1.5 x 0.02 per second of weighted utilisation
-    flow_time   minus the unfinished workflows, integrated over time: minus total completion time
+    flow_time   minus the unfinished workflows, integrated over time: minus total completion time / 1000 s
     potential   how much total completion time the base rule would save from here on, compared
-                with the step before (potential-based shaping, Ng, Harada and Russell, 1999)
+                with the step before, / 1000 s (potential-based shaping, Ng, Harada and Russell, 1999)
 
 The article prints two signs the wrong way round: its waiting term rewards waiting and its
 cost term punishes utilisation. `v2_as_printed` and `v3_as_printed` keep them, to show what
@@ -19,7 +19,7 @@ they teach. A task's deadline is twice its mean duration after it became ready.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from thesis_lib.workflow import WorkflowError
@@ -58,78 +58,42 @@ class Measures:
 
 @dataclass(frozen=True)
 class Reward:
-    """A named reward: `terms` maps a term's name to (weight, function of the step's measures)."""
+    """A named reward: `weights` maps the name of a measure to its weight."""
 
     name: str
-    terms: dict[str, tuple[float, Callable[[Measures], float]]]
+    weights: Mapping[str, float]
 
     @property
     def needs_potential(self) -> bool:
-        """True when a term reads `saved_s`, which costs one run of the base rule per step."""
-        return "saved" in self.terms
+        """True when `saved_s` counts, which costs a run of the base rule per step."""
+        return "saved_s" in self.weights
 
     def parts(self, step: Measures) -> dict[str, float]:
         """The value of each term."""
-        return {name: weight * measure(step) for name, (weight, measure) in self.terms.items()}
+        return {measure: weight * getattr(step, measure) for measure, weight in self.weights.items()}
 
     def value(self, step: Measures) -> float:
         """The reward: the sum of the terms."""
         return sum(self.parts(step).values())
 
 
-def _finished(m: Measures) -> float:
-    return m.finished
-
-
-def _late(m: Measures) -> float:
-    return m.late
-
-
-def _illegal(m: Measures) -> float:
-    return m.illegal
-
-
-def _spare(m: Measures) -> float:
-    return m.spare_s
-
-
-def _waited(m: Measures) -> float:
-    return m.waited_s
-
-
-def _used(m: Measures) -> float:
-    return m.used_s
-
-
-def _flow(m: Measures) -> float:
-    return m.flow_s
-
-
-def _saved(m: Measures) -> float:
-    return m.saved_s
-
-
-def _quality(weight: float, waiting_sign: float) -> dict:
-    return {"spare": (0.01 * weight, _spare), "waited": (waiting_sign * 0.005 * weight, _waited)}
-
-
-def _service(name: str, as_printed: bool, quality_weight: float, cost_weight: float) -> Reward:
-    """v2 and v3: base, quality of service and, with a cost weight, utilisation."""
+def _service(name: str, as_printed: bool, quality: float, cost: float) -> Reward:
+    """v2 and v3: base, `quality` x quality of service, and `cost` x the term for utilisation."""
     sign = 1.0 if as_printed else -1.0
-    terms = {"finished": (1.0, _finished), "illegal": (-0.1, _illegal), **_quality(quality_weight, sign)}
-    if cost_weight:
-        terms["used"] = (-sign * 0.02 * cost_weight, _used)
-    return Reward(name, terms)
+    weights = {"finished": 1.0, "illegal": -0.1, "spare_s": 0.01 * quality, "waited_s": sign * 0.005 * quality}
+    if cost:
+        weights["used_s"] = -sign * 0.02 * cost
+    return Reward(name, weights)
 
 
 _REWARDS = (
-    Reward("v1", {"finished": (1.0, _finished), "late": (-10.0, _late), "illegal": (-5.0, _illegal)}),
-    _service("v2", False, 1.0, 0.0),
-    _service("v2_as_printed", True, 1.0, 0.0),
-    _service("v3", False, 2.0, 1.5),
-    _service("v3_as_printed", True, 2.0, 1.5),
-    Reward("flow_time", {"flow": (-0.001, _flow), "illegal": (-1.0, _illegal)}),
-    Reward("potential", {"saved": (0.001, _saved), "illegal": (-1.0, _illegal)}),
+    Reward("v1", {"finished": 1.0, "late": -10.0, "illegal": -5.0}),
+    _service("v2", as_printed=False, quality=1.0, cost=0.0),
+    _service("v2_as_printed", as_printed=True, quality=1.0, cost=0.0),
+    _service("v3", as_printed=False, quality=2.0, cost=1.5),
+    _service("v3_as_printed", as_printed=True, quality=2.0, cost=1.5),
+    Reward("flow_time", {"flow_s": -0.001, "illegal": -1.0}),
+    Reward("potential", {"saved_s": 0.001, "illegal": -1.0}),
 )
 REWARDS: dict[str, Reward] = {reward.name: reward for reward in _REWARDS}
 
