@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from importlib import metadata
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import pytest
 from thesis_lib.notebook import check_environment, environment_faults, packages, version_table
 from thesis_lib.workflow import WorkflowError
 
-HOME = Path(__file__).resolve().parents[1] / "notebooks"
+TOP = Path(__file__).resolve().parents[1]
+HOME = TOP / "notebooks"
 LESSONS = sorted(HOME.glob("*.ipynb"))
 SOLUTIONS = sorted((HOME / "solutions").glob("*.ipynb"))
 MAX_LINES = 25
+MAX_CODE_WIDTH = 100  # characters; beyond, a cell has to be scrolled sideways
 MAX_CODE_RUN = 2  # code cells one after another without prose
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 ABSOLUTE_PATH = re.compile(r"""(?<![\w.}])(?:/(?:home|Users|root|tmp|mnt|work|usr|var|opt)/|[A-Z]:\\)""")
@@ -22,6 +25,18 @@ REGISTRY = re.compile(r"pypi\.org|pythonhosted|conda\.anaconda|download\.pytorch
 
 def read(path: Path) -> dict:
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def read_staged(path: Path) -> dict:
+    """The notebook as git would commit it now (staged, else committed); skips where git has no such file."""
+    name = path.relative_to(TOP).as_posix()
+    try:
+        shown = subprocess.run(["git", "show", f":./{name}"], cwd=TOP, capture_output=True, timeout=30)
+    except OSError:
+        pytest.skip("git is not installed, so nothing can be said about what it stores")
+    if shown.returncode != 0:
+        pytest.skip(f"git stores no {name} (no checkout, or a file not added yet)")
+    return json.loads(shown.stdout)
 
 
 def text_of(cell: dict) -> str:
@@ -55,6 +70,12 @@ def long_cells(notebook: dict) -> list[str]:
     return [cell["id"] for cell in code if len(text_of(cell).splitlines()) > MAX_LINES]
 
 
+def wide_lines(notebook: dict) -> list[str]:
+    """Lines of code with more than MAX_CODE_WIDTH characters."""
+    code = [text_of(cell) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    return [line for text in code for line in text.splitlines() if len(line) > MAX_CODE_WIDTH]
+
+
 def unexplained_cells(notebook: dict) -> list[str]:
     """Ids of code cells that no prose leads to: the first cell, or too many code cells in a row."""
     found, run = [], MAX_CODE_RUN
@@ -79,13 +100,41 @@ def test_there_are_notebooks():
 
 @each(LESSONS + SOLUTIONS)
 def test_nothing_but_the_sources_is_stored(path):
-    notebook = read(path)
-    assert stored_results(notebook) == []
+    # What git stores counts, not the file: a reader who runs and saves a notebook has done nothing wrong.
+    notebook = read_staged(path)
+    advice = f"{path.name}: clear the outputs (Edit > Clear Outputs of All Cells) before committing"
+    assert stored_results(notebook) == [], advice
+    assert not any(cell.get("attachments") for cell in notebook["cells"])
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     assert set(notebook["metadata"]) == {"kernelspec", "language_info"}
     assert notebook["metadata"]["kernelspec"]["name"] == "python3"
-    assert all(set(cell["metadata"]) <= {"tags"} for cell in notebook["cells"])
-    assert not any(cell.get("attachments") for cell in notebook["cells"])
+    assert all(set(cell["metadata"]) <= {"tags"} for cell in notebook["cells"]), advice
+
+
+def test_a_notebook_that_was_run_and_saved_is_a_fault_only_once_it_is_staged(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.test_notebooks.TOP", tmp_path)
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):  # set when the tests run within a git hook
+        monkeypatch.delenv(name, raising=False)
+
+    def git(*arguments):
+        subprocess.run(["git", *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    def save(outputs):
+        cell = {"cell_type": "code", "id": "a-cell", "source": [], "outputs": outputs, "execution_count": None}
+        (tmp_path / "a.ipynb").write_text(json.dumps({"cells": [cell]}))
+
+    try:
+        git("init")
+    except FileNotFoundError:
+        pytest.skip("git is not installed")
+    save([])
+    with pytest.raises(pytest.skip.Exception, match=r"git stores no a\.ipynb"):
+        read_staged(tmp_path / "a.ipynb")
+    git("add", "a.ipynb")
+    save([{}])
+    assert stored_results(read_staged(tmp_path / "a.ipynb")) == []
+    git("add", "a.ipynb")
+    assert stored_results(read_staged(tmp_path / "a.ipynb")) == ["a-cell"]
 
 
 @each(LESSONS + SOLUTIONS)
@@ -98,6 +147,7 @@ def test_cell_ids_are_unique_and_made_by_people(path):
 @each(LESSONS + SOLUTIONS)
 def test_code_is_short_and_follows_prose(path):
     assert long_cells(read(path)) == []
+    assert wide_lines(read(path)) == []
     assert unexplained_cells(read(path)) == []
     assert all(text_of(cell).strip() for cell in read(path)["cells"])
 
@@ -160,6 +210,15 @@ def test_no_output_widgets(path):
     assert re.findall(r"\b(?:interact\w*|Output)\(", code) == []
 
 
+READMES = sorted(path for path in TOP.rglob("README.md") if not {".venv", "venv", "node_modules"} & set(path.parts))
+
+
+@pytest.mark.parametrize("path", READMES, ids=lambda p: p.parent.name)
+def test_jupyter_is_started_in_the_top_folder(path):
+    # With notebooks/ as its root, Jupyter serves neither ../figures nor ../dataset.
+    assert re.findall(r"jupyter[ -]lab\s+\S*notebooks", path.read_text(encoding="utf-8")) == []
+
+
 def test_links_of_the_readme():
     assert broken_links((HOME / "README.md").read_text(encoding="utf-8"), HOME) == []
 
@@ -172,6 +231,7 @@ def test_the_checks_see_faults():
     assert stored_results(notebook) == ["c", "g"]
     assert long_cells(notebook) == ["c"]
     assert unexplained_cells(notebook) == ["c", "third"]
+    assert wide_lines({"cells": [{**good, "source": ["x" * 100 + "\n", "y" * 101]}]}) == ["y" * 101]
     assert broken_links("[a](no.md) [b](README.md#part) [c](https://example.org)", HOME) == ["no.md"]
     assert ABSOLUTE_PATH.findall("open('/home/me/x')") == ["/home/"]
 

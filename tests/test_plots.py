@@ -1,7 +1,9 @@
 """Plots: layout, bar packing, fonts and text, and that figures leave no trace."""
 
+import io
 import itertools
 import re
+from xml.etree import ElementTree
 
 import matplotlib as mpl
 import numpy as np
@@ -428,3 +430,89 @@ def test_a_failed_save_leaves_nothing_behind(tmp_path):
 
 def test_a_notebook_shows_the_figure_as_png():
     assert plots.plot_dag(diamond())._repr_png_().startswith(b"\x89PNG")
+
+
+AWKWARD = [r"$\frac$", "a $x$ b", "$", r"\$", "a_b^c", "<&>", "100 %", "任务"]
+
+
+@pytest.mark.parametrize("kind", ["png", "pdf", "svg"])
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_any_id_and_name_can_be_drawn(tmp_path, kind, lang):
+    flow = Workflow(tuple(Task(i, 1) for i in AWKWARD), family=r"$\frac$", name=r"$\frac$")
+    cluster = Cluster(tuple(VM(f"{i} ", 2, 1, 1) for i in AWKWARD))
+    schedule = run(flow, cluster)
+    real = {r"$\frac$": diamond()}
+    for figure in (
+        plots.plot_gantt(schedule, lang=lang),
+        plots.plot_usage(schedule, lang=lang),
+        plots.plot_dag(flow, lang=lang),
+        plots.plot_dags([flow, flow], [r"$\frac$", "$"], columns=2, lang=lang),
+        charts.plot_real(real, [diamond()], lang=lang),
+        charts.plot_rules({r"$\frac$": {"heft": 1.0, "fcfs": 1.2}}, lang=lang),
+    ):
+        path = style.save_figure(figure, tmp_path / f"figure.{kind}")
+        if kind == "svg":
+            ElementTree.parse(path)
+
+
+def test_an_id_is_written_as_it_stands():
+    flow = Workflow((Task("$a$", 1), Task(r"\$", 1)))
+    figure = plots.plot_dag(flow)
+    figure.savefig(io.BytesIO())
+    shown = [t for t in figure.findobj(mpl.text.Text) if t.get_text().split("\n")[0] in ("$a$", r"\$")]
+    assert len(shown) == 2 and not any(t.get_parse_math() for t in shown)
+
+
+# --- legends, axes and rows -----------------------------------------------------------------
+
+
+def legend_words(figure) -> list[str]:
+    return [words.get_text() for legend in figure.legends for words in legend.get_texts()]
+
+
+def gantt_of(*names: str, lang: str = "en"):
+    flows = [Workflow((Task("a", 1.0), Task("b", 2.0)), name=name) for name in names]
+    return plots.plot_gantt(simulate(make("fcfs"), Workload.together(flows), two_vms(), noise=False), lang=lang)
+
+
+def test_a_gantt_chart_names_workflows_where_their_names_differ():
+    assert legend_words(gantt_of("genome", "montage")) == ["genome", "montage"]
+    assert legend_words(gantt_of("genome", "genome")) == ["workflow 0", "workflow 1"]
+    assert legend_words(gantt_of("genome", "")) == ["workflow 0", "workflow 1"]
+    assert legend_words(gantt_of("w" * 50, "x" * 50)) == ["w" * 14 + "…" + "w" * 15, "x" * 14 + "…" + "x" * 15]
+
+
+@pytest.mark.parametrize("letter", ["w", "任"])
+def test_a_gantt_legend_of_long_names_stays_on_the_page(letter):
+    figure = gantt_of(*(f"{letter * 24} {k}" for k in range(6)), lang="zh")
+    (legend,) = figure.legends
+    extent = legend.get_window_extent(FigureCanvasAgg(figure).get_renderer())
+    assert extent.x0 >= 0 and extent.x1 <= figure.bbox.x1
+
+
+def test_the_usage_legend_shows_the_colours_of_the_areas():
+    figure = plots.plot_usage(run(diamond(), two_vms()))
+    areas = {tuple(c.get_facecolor()[0]) for ax in figure.axes for c in ax.collections}
+    patches = [p for p in figure.legends[0].findobj(mpl.patches.Rectangle) if p.get_width() < 100 and p.get_visible()]
+    assert areas and areas <= {p.get_facecolor() for p in patches}
+
+
+def test_every_axis_of_the_distributions_is_labelled():
+    figure = plots.plot_distributions({"etl": [etl(30, seed=1)], "monte_carlo": [monte_carlo(20, seed=1)]})
+    upper, lower = figure.axes[:2], figure.axes[2:]
+    assert {ax.get_xlabel() for ax in upper} == {"mean duration of a task (s)"}
+    assert {ax.get_xlabel() for ax in lower} == {"mean duration (s), log axis"}
+
+
+def test_equal_rules_do_not_touch_and_every_marker_lies_nearest_to_its_own_row():
+    rules = ["fcfs", "sjf", "tetris", "critical_path", "heft_patient", "peft", "heft"]
+    figure = plots.plot_rules({name: dict.fromkeys(rules, 1.0) for name in "abc"})
+    figure.draw_without_rendering()
+    (ax,) = figure.axes
+    points = [line for line in ax.lines if line.get_linestyle() == "None"]
+    rows = [float(np.atleast_1d(line.get_ydata())[0]) for line in points]
+    assert [round(row) for row in rows] == [row for row in range(3) for _ in rules]
+    pixels = np.sort([ax.transData.transform((1.0, row))[1] for row in rows])
+    assert np.diff(pixels).min() * 72 / figure.dpi >= points[0].get_markersize() * 0.95
+    inside, across = (rows[1] - rows[0], rows[len(rules)] - rows[len(rules) - 1])
+    assert across > 1.5 * inside

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RESAMPLES = 4000
+RULE_STEP_IN = 0.063  # from one rule's marker to the next in a row, inches: just above a marker of 4 points and its rim
+RULE_SHARE = 0.8  # share of a row's height that its markers take
+BAND_GREY = "#F3F3F3"
 # Where the name of a point may stand, in points from it, the best place first.
 NAME_PLACES_PT = ((5, 0), (-5, 0), (5, 7), (5, -7), (-5, 7), (-5, -7), (0, 9), (0, -9),
                   (14, 13), (14, -13), (-14, 13), (-14, -13))  # fmt: skip
@@ -57,7 +60,7 @@ def plot_distributions(
     The histograms end at the 99.5 % quantile of what was drawn; the lower row shows all, on a log axis.
     """
     with figure_style(lang):
-        figure = new_figure(width_in, 3.9)
+        figure = new_figure(width_in, 4.1)
         axes = figure.subplots(2, len(workflows), sharey="row", squeeze=False)
         for k, (family, drawn) in enumerate(workflows.items()):
             values = np.sort(np.concatenate([w.mean_s for w in drawn]))
@@ -80,7 +83,7 @@ def _draw_histogram(ax: Axes, values: np.ndarray, family: str, colour: str, lang
     if (law := duration_law(family)) is not None:
         x = np.linspace(0, end, 400)
         ax.plot(x, law.pdf(x), color=BLACK, linewidth=1.2, linestyle="--", label=text(f"law_{family}", lang))
-    ax.set(xlim=(0, end), title=text(family, lang), ylabel="", xlabel="")
+    ax.set(xlim=(0, end), title=text(family, lang), ylabel="", xlabel=text("duration_s", lang))
     ax.legend(loc="upper right")
 
 
@@ -91,7 +94,7 @@ def _draw_ecdf(ax: Axes, values: np.ndarray, family: str, colour: str, lang: str
         ax.plot(x, law.cdf(x), color=BLACK, linewidth=1.0, linestyle="--")
         gap = f"{largest_gap(values, family):.3f}"
         ax.text(0.04, 0.93, text("largest_gap", lang, value=gap), transform=ax.transAxes, va="top", fontsize=7.5)
-    ax.set(xscale="log", xlim=(1, values[-1] * 1.1), ylim=(0, 1.02), xlabel=text("duration_s", lang))
+    ax.set(xscale="log", xlim=(1, values[-1] * 1.1), ylim=(0, 1.02), xlabel=text("duration_log_s", lang))
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
@@ -182,13 +185,14 @@ def plot_rules(ratios: Mapping[str, Mapping[str, float]], *, width_in: float = D
     """Makespan / lower bound of each rule (inner key) on each workflow (outer key); 1 cannot be beaten."""
     rules = list(next(iter(ratios.values())))
     with figure_style(lang):
-        figure = new_figure(width_in, 0.9 + 0.42 * len(ratios))
+        figure = new_figure(width_in, 0.9 + max(0.42, RULE_STEP_IN / RULE_SHARE * len(rules)) * len(ratios))
         ax = figure.subplots()
         for row, values in enumerate(ratios.values()):
-            ax.axhline(row, color="#D9D9D9", linewidth=0.6, zorder=0)
+            if row % 2 == 0:  # every second row on a ground of its own, so that no marker seems to belong to the next
+                ax.axhspan(row - 0.5, row + 0.5, color=BAND_GREY, linewidth=0, zorder=0)
             for k, rule in enumerate(rules):
-                # The markers of a row stand a little apart, so that equal values stay visible.
-                shift = (k - (len(rules) - 1) / 2) * 0.64 / len(rules)
+                # The markers of a row stand one below the other, so that equal values stay visible.
+                shift = (k - (len(rules) - 1) / 2) * RULE_SHARE / len(rules)
                 ax.plot(values[rule], row + shift, marker=MARKERS[k], color=PALETTE[k], linestyle="none", markersize=4,
                         markeredgecolor=BLACK, markeredgewidth=0.4, zorder=3,
                         label=rule if row == 0 else None)  # fmt: skip

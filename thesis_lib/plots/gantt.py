@@ -7,16 +7,18 @@ made within `figure_style`.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from unicodedata import east_asian_width
 
 import numpy as np
 from matplotlib.collections import PatchCollection
+from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from thesis_lib.cluster import Cluster, exec_time_s
-from thesis_lib.plots.dag import CHARACTER_IN, SMALL_PT, critical_edges, ink, short_labels
+from thesis_lib.plots.dag import CHARACTER_IN, SMALL_PT, WIDE_IN, critical_edges, ink, short_labels
 from thesis_lib.plots.layout import Bar, pack_bars
-from thesis_lib.plots.style import BLACK, DOUBLE_IN, GREY, HATCHES, LIGHT_GREY, PALETTE, figure_style, new_figure
+from thesis_lib.plots.style import BLACK, DOUBLE_IN, HATCHES, LIGHT_GREY, PALETTE, figure_style, new_figure
 from thesis_lib.plots.texts import number, text
 from thesis_lib.schedule import Schedule
 from thesis_lib.workflow import RESOURCES, Workflow, WorkflowError
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_LEGEND = 12  # workflows that a legend still names one by one
+MAX_NAME = 30  # characters of a workflow's name in the legend
 MAX_VM_PANELS = 8  # beyond, resource use is shown for all VMs together
 
 
@@ -163,16 +166,37 @@ def _gantt_axes(
 
 
 def _gantt_legend(ax: Axes, schedule: Schedule, groups: list[int], lang: str) -> None:
-    single = len(schedule.workload) == 1
-    names = ("other_task", "critical_task")
     if len(groups) > MAX_LEGEND:
         return  # so many patches would take more room than the chart
+    labels = _group_names(schedule, lang)
     handles = []
     for group in groups:
         colour, hatch = _look(group)
-        label = text(names[group], lang) if single else text("workflow", lang, number=group)
-        handles.append(Patch(facecolor=colour, edgecolor=(0, 0, 0, 0.4), hatch=hatch, linewidth=0, label=label))
-    ax.figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 6), handlelength=1.8)
+        handles.append(Patch(facecolor=colour, edgecolor=(0, 0, 0, 0.4), hatch=hatch, linewidth=0, label=labels[group]))
+    widest_in = max(_label_width_in(handle.get_label()) for handle in handles) + 0.5  # with the patch and the gap
+    columns = max(1, min(len(handles), 6, int(ax.figure.get_figwidth() / widest_in)))
+    ax.figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=1.8)
+
+
+def _group_names(schedule: Schedule, lang: str) -> list[str]:
+    """What the legend calls each group: workflows by name where all names differ, else by number."""
+    if len(schedule.workload) == 1:
+        return [text("other_task", lang), text("critical_task", lang)]
+    names = [_shorten(str(workflow.name)) for workflow in schedule.workload.workflows]
+    if all(names) and len(set(names)) == len(names):
+        return names
+    return [text("workflow", lang, number=k) for k in range(len(names))]
+
+
+def _shorten(name: str) -> str:
+    """The name on one line, its middle left out where it is very long."""
+    name = " ".join(name.split())
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME // 2 - 1]}…{name[-MAX_NAME // 2 :]}"
+
+
+def _label_width_in(words: str) -> float:
+    # The legend's type is a little larger than that of a box, and names may be full of wide letters.
+    return 1.2 * sum(WIDE_IN if east_asian_width(c) in "WF" else CHARACTER_IN for c in words)
 
 
 # --- resource use ---------------------------------------------------------------------------
@@ -218,8 +242,12 @@ def plot_usage(schedule: Schedule, *, width_in: float = DOUBLE_IN, lang: str = "
         for ax in axes[-1]:
             ax.set_xlabel(text("time_s", lang))
         limit = Line2D([], [], color=BLACK, linewidth=0.9, linestyle="--", label=text("capacity", lang))
-        handles = [Patch(facecolor=GREY, alpha=0.45, label=text("used", lang)), limit]
-        figure.legend(handles=handles, loc="outside lower center", ncols=2)
+        # The colour tells the resource, so the legend shows all three for "used".
+        used = tuple(Patch(facecolor=PALETTE[r], alpha=0.35, linewidth=0) for r in range(3))
+        figure.legend(
+            [used, limit], [text("used", lang), limit.get_label()], loc="outside lower center", ncols=2,
+            handler_map={tuple: HandlerTuple(ndivide=None, pad=0.2)}, handlelength=3,
+        )  # fmt: skip
         return figure
 
 
@@ -238,7 +266,7 @@ def _draw_usage(ax: Axes, times: np.ndarray, used: np.ndarray, limit: float, col
 def serial_clock(workflow: Workflow, cluster: Cluster) -> Schedule:
     """What a clock makes of FCFS that adds a task's mean duration to the time at every placement.
 
-    This is the article's `step` (its first erratum): tasks are placed in topological
+    This is the article's `step`: tasks are placed in topological
     order on the VMs in turn, skipping VMs they do not fit, and nothing ever runs in
     parallel, so the makespan is the sum of all durations whatever the cluster.
     Transfers are not counted. Raises WorkflowError when a task fits no VM.

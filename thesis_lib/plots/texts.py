@@ -6,6 +6,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     # axes
     "time_s": ("time (s)", "时间（秒）"),
     "duration_s": ("mean duration of a task (s)", "任务平均时长（秒）"),
+    "duration_log_s": ("mean duration (s), log axis", "平均时长（秒，对数轴）"),
     "density": ("density (1/s)", "概率密度（1/秒）"),
     "share_of_tasks": ("share of tasks", "任务累计占比"),
     "tasks": ("tasks of a workflow", "工作流的任务数"),
