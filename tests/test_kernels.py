@@ -1,8 +1,11 @@
 """The compiled kernels against the same code run by Python."""
 
+import ast
 import os
 import subprocess
 import sys
+
+from thesis_lib._kernels.compiling import FOLDER, LENDERS
 
 CODE = """
 import numpy as np
@@ -41,3 +44,15 @@ def test_every_kernel_equals_its_python_form():
     compiled, plain = output(), output(NUMBA_DISABLE_JIT="1")
     assert compiled.count("\n") == 21
     assert compiled == plain
+
+
+def test_every_file_that_lends_constants_to_kernels_is_in_the_key_of_their_cache():
+    """What a kernel reads from another file is compiled in, so a change there must not find the old code."""
+    imports = {
+        node.module
+        for path in FOLDER.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("thesis_lib.")
+    }
+    outside = {module for module in imports if not module.startswith("thesis_lib._kernels")}
+    assert outside == {f"thesis_lib.{name.removesuffix('.py')}" for name in LENDERS}

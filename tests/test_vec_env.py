@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv
 
+from thesis_lib.cluster import Cluster
 from thesis_lib.env import CloudWorkflowEnv
 from thesis_lib.vec_env import BatchedWorkflowEnv
+from thesis_lib.workflow import WorkflowError
+from thesis_lib.workload import suite_case
 
 STREAM = {"suite": "stream", "suite_options": {"workflows": 2}}
 
@@ -87,3 +90,14 @@ def test_what_it_cannot_do_it_says():
         batched.env_method("render")
     with pytest.raises(AttributeError, match="cannot be set"):
         batched.set_attr("reward", None)
+
+
+def test_another_number_of_vms_is_refused():
+    vms = Cluster.default().vms
+
+    def draw(instance):
+        return suite_case("single", instance)[0], Cluster(vms if instance == 0 else vms[1:])
+
+    batched = BatchedWorkflowEnv(2, workload=draw)
+    with pytest.raises(WorkflowError, match="has 2 VMs, but the environment was made for 3"):
+        batched.reset()

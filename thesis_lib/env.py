@@ -100,6 +100,18 @@ class CloudWorkflowEnv(gymnasium.Env):
         instance = int(self.np_random.integers(2**31))
         if options and "instance" in options:
             instance = int(options["instance"])
+        self.simulator, self.instance = self.start(instance), instance
+        problem = self.simulator.problem
+        self._observer = Observer(problem.n, problem.v, problem.w, self.size)
+        self._total_illegal, self._patience = 0, patience(problem.n)
+        if not self._shows_graph:
+            self._critical = np.concatenate([on_critical_path(w) for w in problem.workload.workflows])
+        self._begin = self._measure()
+        self._look()
+        return self._seen(), self._info({})
+
+    def start(self, instance: int) -> Simulator:
+        """A simulator at the first decision of an instance; WorkflowError when it has another number of VMs."""
         workload, cluster = self.sample(instance)
         if len(cluster) != self.n_vms:
             raise WorkflowError(
@@ -107,14 +119,7 @@ class CloudWorkflowEnv(gymnasium.Env):
                 "all instances of one environment need the same number"
             )
         problem = Problem(workload, cluster)
-        factor = duration_factors(workload, instance) if self.noise else np.ones(problem.n)
-        self.simulator, self.instance = Simulator(problem, factor), instance
-        self._factor, self._observer = factor, Observer(problem.n, problem.v, problem.w, self.size)
-        self._total_illegal, self._patience = 0, 5 * problem.n + 100
-        self._critical = np.concatenate([on_critical_path(w) for w in workload.workflows])
-        self._begin = self._measure()
-        self._look()
-        return self._seen(), self._info({})
+        return Simulator(problem, duration_factors(workload, instance) if self.noise else np.ones(problem.n))
 
     def step(self, action):
         """Take one decision. Returns (observation, reward, terminated, truncated, info)."""
@@ -206,7 +211,7 @@ class CloudWorkflowEnv(gymnasium.Env):
 
     def _base_completion_s(self) -> float:
         """Total completion time of all workflows if the base rule took over now, with the durations as drawn."""
-        future = self.simulator if self.simulator.done else Simulator.branch(self.simulator.state, self._factor)
+        future = self.simulator if self.simulator.done else self.simulator.twin()
         if not future.done:
             future.run_rule(self.base_rule, np.zeros(1, np.uint64))
         return float(future.state.done_s.sum() - sum(future.problem.workload.arrivals_s))
@@ -255,6 +260,11 @@ class CloudWorkflowEnv(gymnasium.Env):
             )  # fmt: skip
         vector = np.concatenate([free.ravel(), tasks.ravel(), [state.now_s / 3600]])
         return np.clip(vector, 0.0, 1.0).astype(np.float32)
+
+
+def patience(n_tasks: int) -> int:
+    """How many illegal actions an episode of `n_tasks` bears before it is truncated."""
+    return 5 * n_tasks + 100
 
 
 def measures_of(sums: np.ndarray, illegal: float | np.ndarray, saved_s: float | np.ndarray) -> Measures:

@@ -269,6 +269,10 @@ class Simulator:
         self._hf[: problem.n] = factor
         self._buffers = (problem.pi, problem.pf, si, sf, self._hi, self._hf)
 
+    def twin(self) -> "Simulator":
+        """An independent simulator with the same state and the same drawn durations."""
+        return self.branch(self.state, self._hf[: self.problem.n])
+
     @property
     def buffers(self) -> tuple[np.ndarray, ...]:
         """Problem, state and hidden buffers (see `_kernels.state`), for running many simulators in one kernel."""

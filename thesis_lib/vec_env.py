@@ -16,11 +16,10 @@ from stable_baselines3.common.vec_env import VecEnv
 from thesis_lib._kernels import episodes
 from thesis_lib._kernels import state as layout
 from thesis_lib._kernels.compiling import python_form
-from thesis_lib.env import CloudWorkflowEnv, measures_of
+from thesis_lib.env import CloudWorkflowEnv, measures_of, patience
 from thesis_lib.observation import PAIR_FEATURES, TASK_FEATURES, TOTAL_FEATURES, cut
 from thesis_lib.schedule import Schedule
-from thesis_lib.simulator import Problem, Simulator
-from thesis_lib.workload import duration_factors
+from thesis_lib.simulator import Problem
 
 
 class BatchedWorkflowEnv(VecEnv):
@@ -111,16 +110,14 @@ class BatchedWorkflowEnv(VecEnv):
     def _begin(self, e: int) -> None:
         """Draw environment e's next instance, as `CloudWorkflowEnv.reset` does, and write its row."""
         instance = int(self._generators[e].integers(2**31))
-        workload, cluster = self._single.sample(instance)
-        problem = Problem(workload, cluster)
-        factor = duration_factors(workload, instance) if self._single.noise else np.ones(problem.n)
-        simulator = Simulator(problem, factor)
+        simulator = self._single.start(instance)
+        problem = simulator.problem
         self._make_room(problem)
         for row, buffer in zip(self._rows, simulator.buffers):
             row[e, : len(buffer)] = buffer
         self._rows.place_of[e] = -1
         self._problems[e], self._instances[e] = problem, instance
-        self._patience[e], self._total_illegal[e], self._done[e] = 5 * problem.n + 100, 0, False
+        self._patience[e], self._total_illegal[e], self._done[e] = patience(problem.n), 0, False
         self._views[e] = python_form(layout.state_views)(problem.views, self._rows.si[e], self._rows.sf[e])
         episodes.observe_row(self._rows, e)
         if self._rule >= 0:

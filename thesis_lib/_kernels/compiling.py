@@ -12,6 +12,7 @@ from pathlib import Path
 from numba import config, njit
 
 FOLDER = Path(__file__).parent
+LENDERS = ("cluster.py", "schedule.py")  # files outside this folder whose constants are compiled into kernels
 
 # Kernels allocate nothing, so numba need not count references to the arrays that they hand
 # to each other, which would cost more than the simulation itself. The division of two
@@ -34,7 +35,7 @@ def cache_keyed_by_sources() -> Iterator[None]:
     numba notices a change of the file a kernel stands in, but not of another file whose
     kernels it calls, and would go on with the stale code.
     """
-    sources = sorted(FOLDER.glob("*.py"))
+    sources = [*sorted(FOLDER.glob("*.py")), *(FOLDER.parent / name for name in LENDERS)]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     before, folder = config.CACHE_DIR, _cache_root() / f"kernels-{digest}"
     for outdated in set(folder.parent.glob("kernels-*")) - {folder}:

@@ -32,7 +32,6 @@ from thesis_lib._kernels.state import (
 )
 
 PER_WORKFLOW = 8  # candidates of one workflow at most
-N_TASK, N_PAIR, N_TOTAL = 20, 15, 21
 
 
 class ObservationViews(NamedTuple):
@@ -41,9 +40,9 @@ class ObservationViews(NamedTuple):
     candidates: np.ndarray  # (S,) task numbers, -1 behind the last
     nodes: np.ndarray  # (N,) task numbers, the candidates first, -1 behind the last
     edges: np.ndarray  # (E, 2) positions in `nodes` of parent and child, -1 behind the last
-    task_x: np.ndarray  # (N, N_TASK)
-    pair_x: np.ndarray  # (S, v, N_PAIR)
-    total_x: np.ndarray  # (N_TOTAL,)
+    task_x: np.ndarray  # (N, 20), see observation.TASK_FEATURES
+    pair_x: np.ndarray  # (S, v, 15), see observation.PAIR_FEATURES
+    total_x: np.ndarray  # (21,), see observation.TOTAL_FEATURES
     mask: np.ndarray  # (S * v + 1,) 1 where the action is legal; the last one waits
     place_of: np.ndarray  # (n,) scratch: position of a task in `nodes`, -1 if it is not there
     rest_s: np.ndarray  # (w,) scratch: longest remaining path of each workflow
