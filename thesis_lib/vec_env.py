@@ -115,7 +115,7 @@ class BatchedWorkflowEnv(VecEnv):
 
     def _begin(self, e: int) -> None:
         """Draw environment e's next instance, as `CloudWorkflowEnv.reset` does, and write its row."""
-        instance = int(self._generators[e].integers(2**31))
+        instance = self._single.draw_instance(self._generators[e])
         simulator = self._single.start(instance)
         problem = simulator.problem
         self._make_room(problem)
