@@ -20,6 +20,9 @@ LENDERS = ("cluster.py", "schedule.py")  # files outside this folder whose const
 kernel = njit(cache=True, error_model="numpy", _nrt=False)
 small_kernel = njit(cache=True, error_model="numpy", _nrt=False, inline="always")
 
+# For sums whose order does not matter and in which every number is finite: the compiler may use SIMD for them.
+fast_kernel = njit(cache=True, error_model="numpy", _nrt=False, fastmath={"reassoc", "contract", "nsz"})
+
 allocating_kernel = njit(cache=True, error_model="numpy")  # one that makes arrays, or hands parts of arrays on
 
 

@@ -51,6 +51,7 @@ _SCHEDULERS: dict[str, tuple[str, Callable[..., Scheduler]]] = {
     "cpop": ("plan: the critical path on one VM", _lazy("cpop", "Cpop")),
     "peft": ("plan: optimistic cost table", _lazy("peft", "Peft")),
     "optimal": ("plan: CP-SAT on mean durations with a time limit and a proved bound", _lazy("optimal", "Optimal")),
+    "drl": ("a trained agent: graph convolutions score every (task, VM) pair (option: model)", _lazy("learned", "Drl")),
 }
 
 
