@@ -24,6 +24,7 @@ LINES = [
     ["observation"],
     ["env"],
     ["vec_env"],
+    ["train_config"],
     ["plots"],
     ["figures", "speed", "notebook"],
     ["commands"],
