@@ -25,6 +25,7 @@ LINES = [
     ["env"],
     ["vec_env"],
     ["train_config"],
+    ["tuning", "tuning_engines"],
     ["plots"],
     ["figures", "speed", "notebook"],
     ["commands"],

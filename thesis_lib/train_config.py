@@ -218,6 +218,11 @@ class TrainConfig:
         _refuse_unknown(values)
         return replace(self, **values)
 
+    def differences(self, other: "TrainConfig") -> str:
+        """Where `other` differs, in words: "seed 0 -> 1, epochs 4 -> 10"; empty when they are equal."""
+        pairs = ((s.name, getattr(self, s.name), getattr(other, s.name)) for s in fields(self))
+        return ", ".join(f"{name} {mine} -> {theirs}" for name, mine, theirs in pairs if mine != theirs)
+
     def as_dict(self) -> dict[str, Any]:
         """Every setting by name: plain texts, numbers and None, which JSON can hold."""
         return asdict(self)
