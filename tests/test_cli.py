@@ -365,11 +365,13 @@ def test_the_picture_speaks_chinese(chain, tmp_path):
 
 @pytest.fixture
 def training(monkeypatch, tmp_path):
-    """A stand-in for the training itself, which notes its calls, and a folder to run in."""
+    """A stand-in for the training itself, which notes its calls and leaves the files of a run, and a folder."""
     calls = []
 
     def train(config, out, resume=False, progress=True):
         calls.append((config, Path(out), resume))
+        (Path(out) / f"{config.name}.yaml").write_text(config.to_yaml())
+        (Path(out) / f"{config.name}.state.npz").touch()
         return Path(out) / f"{config.name}.npz"
 
     module = types.ModuleType("thesis_lib.training")
@@ -391,15 +393,25 @@ def test_train_reads_settings_and_says_where_the_agent_is(capsys, training, tmp_
 
 
 def test_train_resumes_with_the_settings_of_the_run(capsys, training):
-    assert "holds no run to resume" in run_bad(capsys, "train", "--resume")
+    assert "runs/stream: holds no run to resume" in run_bad(capsys, "train", "--resume").replace("\\", "/")
     assert main(["train", "--set", "seed=3"]) == 0
-    capsys.readouterr()
     assert main(["train", "--resume", "--out", "runs/stream"]) == 0
-    assert [(config.seed, resume) for config, _, resume in training.calls] == [(3, False), (3, True)]
+    assert main(["train", "--resume", "--config", "runs/stream/stream.yaml"]) == 0
+    assert [(config.seed, resume) for config, _, resume in training.calls] == [(3, False), (3, True), (3, True)]
     capsys.readouterr()
-    assert "other settings (seed 3 -> 4)" in run_bad(capsys, "train", "--resume", "--set", "seed=4")
-    assert "holds a run with other settings (seed 3 -> 0)" in run_bad(capsys, "train")
-    assert main(["train", "--set", "seed=3"]) == 0 and len(training.calls) == 3
+    for end in (["--resume", "--set", "seed=4"], ["--set", "seed=4"]):
+        assert "stream.yaml: this run has other settings (seed 3 -> 4); choose" in run_bad(capsys, "train", *end)
+    assert main(["train", "--set", "seed=3"]) == 0 and training.calls[-1][2] is False  # the same run from the start
+
+
+def test_one_of_several_runs_in_a_folder_has_to_be_chosen(capsys, training):
+    assert main(["train", "--out", "all", "--set", "name=a"]) == 0
+    assert main(["train", "--out", "all", "--set", "name=b", "--set", "seed=1"]) == 0
+    capsys.readouterr()
+    line = run_bad(capsys, "train", "--resume", "--out", "all")
+    assert f"holds 2 runs; choose one with --config: {Path('all/a.yaml')}, {Path('all/b.yaml')}" in line
+    assert main(["train", "--resume", "--out", "all", "--config", "all/b.yaml"]) == 0
+    assert training.calls[-1][0].seed == 1
 
 
 def test_a_folder_that_takes_no_files_is_refused_before_training(capsys, training, monkeypatch):

@@ -147,7 +147,7 @@ class TrainConfig:
     value_clip: float | None = _number(None, "most that a value estimate may change; null = any "
                                        "(article, key setting: 10)", 0, above=True, optional=True)
     entropy: float = _number(0.002, "weight of the entropy bonus (article, key setting: 0.01)", 0)
-    learning_rate: float = _number(2e-3, "Adam's step size at the start, annealed to 0", 0, 1, above=True)
+    learning_rate: float = _number(2e-3, "Adam's step size at the start, annealed towards 0", 0, 1, above=True)
     gamma: float = _number(0.99, "discount per decision", 0, 1)
     gae_lambda: float = _number(0.95, "bias (0) against variance (1) of the advantages", 0, 1)
     value_coef: float = _number(0.5, "weight of the critic's loss", 0)
@@ -158,11 +158,12 @@ class TrainConfig:
     candidates: int = _whole(5, "actions that the search compares per decision", 2, 1000)
     futures: int = _whole(8, "sampled futures per action; the standard error needs two", 2, 10_000)
     distill_epochs: int = _whole(4, "passes over the labels of all rounds so far", 1, 1000)
-    distill_learning_rate: float = _number(1.5e-3, "Adam's step size, decayed to 0", 0, 1, above=True)
+    distill_learning_rate: float = _number(1.5e-3, "Adam's step size, decayed towards 0", 0, 1, above=True)
 
     validation_streams: int = _whole(200, "validation instances; on 40 the best checkpoint looks 1-2 % too good", 1,
                                      1_000_000)
-    validate_every: int = _whole(200_000, "steps of PPO between two validations", 1)
+    curve_streams: int = _whole(40, "fewer instances for the points of the curve; too few to choose by", 1, 1_000_000)
+    validate_every: int = _whole(200_000, "steps of PPO between two points of the curve", 1)
     checkpoint_every: float = _number(60.0, "seconds between two checkpoints, from which --resume goes on", 0)
     # fmt: on
 

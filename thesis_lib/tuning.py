@@ -3,8 +3,9 @@
 Random search, Bergstra and Bengio, "Random search for hyper-parameter optimization", JMLR 13,
 2012. Trial 0 is the given settings themselves, so the winner is never worse than they are.
 Trial k depends on the settings and on k alone: every engine, number of processes and order
-gives the same trials. The score is the ratio to the base rule on validation instances. The
-best of many trials looks better than it is, so confirm it with a full run on test instances.
+gives the same trials. The score is the ratio to the problem's strongest rule on validation
+instances. The best of many trials looks better than it is, so confirm it with a full run on
+test instances.
 """
 
 from __future__ import annotations
@@ -93,24 +94,25 @@ def short_run(config: TrainConfig, steps: int = TRIAL_STEPS) -> TrainConfig:
         total_steps=min(steps, config.total_steps),
         distill_rounds=0,
         validation_streams=min(TRIAL_INSTANCES, config.validation_streams),
-        validate_every=max(steps, config.validate_every),
+        curve_streams=1,
+        validate_every=10 * steps,
     )
 
 
 def training_ratio(config: TrainConfig) -> float:
-    """Train in a folder that is removed afterwards; the agent's validation ratio to the base rule.
+    """Train in a folder that is removed afterwards; the validation ratio to the problem's strongest rule.
 
     One thread only, so that processes side by side neither disturb nor change each other.
     """
     import torch
 
-    from thesis_lib.agents import load_agent_file
-    from thesis_lib.training import train
+    from thesis_lib.training import load_agent, train
+    from thesis_lib.training_log import REFERENCES
 
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory(prefix="thesis-trial-") as folder:
-        agent = load_agent_file(train(config, folder, progress=False))
-    return float(agent.meta["validation"]["ratio"])
+    with tempfile.TemporaryDirectory(prefix="thesis-trial-", ignore_cleanup_errors=True) as folder:
+        agent = load_agent(train(config, folder, progress=False))
+    return float(agent.meta["training"]["validation_ppo"][f"validation_ratio_{REFERENCES[config.problem][0]}"])
 
 
 # --- trials and their file ---------------------------------------------------------------------
@@ -118,7 +120,7 @@ def training_ratio(config: TrainConfig) -> float:
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial that has run. ratio: to the base rule, lower is better, None when it failed; error: why."""
+    """One trial that has run. ratio: what the objective gave, lower is better, None when it failed; error: why."""
 
     number: int
     ratio: float | None
@@ -267,6 +269,6 @@ def _result(base: TrainConfig, out: Path, trials: list[Trial]) -> Tuning:
         raise WorkflowError(f"{out / TRIALS_FILE}: all {len(trials)} trials failed, the first with: {trials[0].error}")
     best = min(finished, key=lambda trial: (trial.ratio, trial.number))
     config = trial_settings(base, best.number)
-    head = f"# trial {best.number} of {len(trials)}: {best.ratio:.4f} x {base.base_rule} on validation instances\n\n"
+    head = f"# trial {best.number} of {len(trials)}: validation ratio {best.ratio:.4f}\n\n"
     path = write_bytes(out / BEST_FILE, (head + config.to_yaml()).encode())
     return Tuning(tuple(trials), best, config, path)

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from thesis_lib.commands.output import note, print_json
-from thesis_lib.files import refuse_target, writable_folder, write_bytes
+from thesis_lib.files import refuse_target, writable_folder
 from thesis_lib.workflow import WorkflowError
 
 if TYPE_CHECKING:
     from thesis_lib.train_config import TrainConfig
 
 NAME, HELP = "train", "train an agent; the settings are explained in dataset/configs/stream.yaml"
-SETTINGS = "config.yaml"  # in the folder of a run: what it was started with
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,14 +37,13 @@ def run(arguments: argparse.Namespace) -> None:
     """Train and say where the agent is; everything that can be refused is refused before it begins."""
     config = read_config(arguments)
     out = Path(arguments.out or f"runs/{config.name}")
-    if arguments.resume:
-        config = settings_to_resume(config, out, given=bool(arguments.config or arguments.changes))
+    if arguments.resume and not arguments.config and not arguments.changes:
+        config = only_run(out)
     else:
         refuse_other_run(config, out)
-    for file in (f"{config.name}.npz", SETTINGS):
+    for file in (f"{config.name}.npz", f"{config.name}.yaml"):
         refuse_target(out / file, make_folder=True)
     writable_folder(out)
-    write_bytes(out / SETTINGS, config.to_yaml().encode())
     from thesis_lib.training import train  # loads torch, so only now
 
     try:
@@ -67,21 +65,25 @@ def read_config(arguments: argparse.Namespace) -> "TrainConfig":
     return config.with_changes(arguments.changes)
 
 
-def settings_to_resume(config: "TrainConfig", out: Path, given: bool) -> "TrainConfig":
-    """What the run in `out` was started with; WorkflowError when there is none or `given` settings differ."""
+def only_run(out: Path) -> "TrainConfig":
+    """The settings of the one run in `out`, which training writes to NAME.yaml beside NAME.state.npz."""
     from thesis_lib.train_config import TrainConfig
 
-    if not (out / SETTINGS).is_file():
-        raise WorkflowError(f"{out}: holds no run to resume ({SETTINGS} is missing); start it without --resume")
-    started = TrainConfig.from_yaml(out / SETTINGS)
-    if given and (changed := started.differences(config)):
-        raise WorkflowError(f"{out}: was started with other settings ({changed}); resume it without --config and --set")
-    return started
+    states = sorted(out.glob("*.state.npz")) if out.is_dir() else []
+    files = [str(state).removesuffix(".state.npz") + ".yaml" for state in states]
+    if not files:
+        raise WorkflowError(f"{out}: holds no run to resume; name its folder with --out, or start without --resume")
+    if len(files) > 1:
+        raise WorkflowError(f"{out}: holds {len(files)} runs; choose one with --config: {', '.join(files)}")
+    return TrainConfig.from_yaml(files[0])
 
 
 def refuse_other_run(config: "TrainConfig", out: Path) -> None:
-    """Raise WorkflowError when `out` holds a run with other settings, which this one would overwrite."""
+    """Raise WorkflowError when `out` holds a run of that name with other settings, which would be overwritten."""
     from thesis_lib.train_config import TrainConfig
 
-    if (out / SETTINGS).is_file() and (changed := TrainConfig.from_yaml(out / SETTINGS).differences(config)):
-        raise WorkflowError(f"{out}: holds a run with other settings ({changed}); choose another folder with --out")
+    file = out / f"{config.name}.yaml"
+    if file.is_file() and (changed := TrainConfig.from_yaml(file).differences(config)):
+        raise WorkflowError(
+            f"{file}: this run has other settings ({changed}); choose another --out, or --set name=NAME"
+        )

@@ -54,7 +54,6 @@ def run(arguments: argparse.Namespace) -> None:
     summary = {
         "trials": len(result.trials),
         "failed": failed,
-        "base_rule": base.base_rule,
         "trial_0_ratio": result.trials[0].ratio,
         "best_trial": result.best.number,
         "best_ratio": result.best.ratio,
