@@ -194,12 +194,21 @@ def test_a_ratio_that_is_no_number_is_a_failed_trial(tmp_path):
     assert not (tmp_path / "best.yaml").exists()
 
 
-@pytest.mark.parametrize("error", [WorkflowError("no such folder"), KeyboardInterrupt(), ImportError("torch")])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ImportError("torch"), OSError("disk full")])
 def test_what_is_not_the_trials_fault_stops_the_search_and_keeps_the_finished_ones(tmp_path, error):
     with pytest.raises(type(error)):
         tune(BASE, tmp_path, 5, objective=Fragile(3, error=error), jobs=1)
     assert [row["trial"] for row in rows(tmp_path)] == ["0", "1", "2"]
     assert len(tune(BASE, tmp_path, 5, objective=distance, jobs=1, resume=True).trials) == 5
+
+
+def test_what_the_given_settings_cannot_do_is_bad_input_and_what_drawn_ones_cannot_is_a_failed_trial(tmp_path):
+    fault = WorkflowError("the weights are not finite")
+    result = tune(BASE, tmp_path / "a", 4, objective=Fragile(2, error=fault), jobs=1)
+    assert [trial.error for trial in result.trials] == ["", "", "WorkflowError: the weights are not finite", ""]
+    with pytest.raises(WorkflowError, match="^the weights are not finite$"):
+        tune(BASE, tmp_path / "b", 4, objective=Fragile(0, error=fault), jobs=2)
+    assert not (tmp_path / "b" / "best.yaml").exists()
 
 
 def test_trials_of_another_search_are_left_alone(tmp_path):

@@ -139,14 +139,14 @@ class Tuning:
 
 
 def run_trial(objective: Objective, base: TrainConfig, steps: int, number: int) -> Trial:
-    """Run one trial. Training that breaks down (NaN, say) is a failed trial; a fault of the input is raised."""
+    """Run one trial. One that breaks down (NaN, say) has failed; what not even trial 0 can do is bad input."""
     start_s, error = time.perf_counter(), ""
     try:
         ratio = float(objective(short_run(trial_settings(base, number), steps)))
         error = "" if math.isfinite(ratio) else f"the ratio is {ratio}"
-    except WorkflowError:
-        raise
     except (ArithmeticError, RuntimeError, ValueError) as fault:
+        if number == 0 and isinstance(fault, WorkflowError):
+            raise
         ratio, error = math.nan, f"{type(fault).__name__}: {' '.join(str(fault).split())[:200]}"
     return Trial(number, None if error else ratio, round(time.perf_counter() - start_s, 1), error)
 
@@ -223,7 +223,7 @@ def tune(
     report: called with each trial that is kept, and with each new one as it ends.
 
     Every trial is in `out`/trials.csv as soon as it ends, so Ctrl-C loses only those that run.
-    Raises WorkflowError for bad input and when every trial failed.
+    Raises WorkflowError for bad input, that of trial 0 too, and when every trial failed.
     """
     whole_number(trials, "trials", 1)
     whole_number(steps, "steps", 1)
