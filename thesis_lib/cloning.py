@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch.nn.functional import cross_entropy
 
 from thesis_lib.masked_policy import MaskedPolicy
-from thesis_lib.policy import pack
+from thesis_lib.policy import ILLEGAL_LOGIT, pack
 from thesis_lib.vec_env import BatchedWorkflowEnv
 
 MINIBATCH = 256
 STRIDE = 4  # neighbouring decisions are much alike
+SMOOTHING = 0.1  # probability that the other legal actions share, so that PPO has something to explore
 
 
 def clone_base_rule(policy: MaskedPolicy, env: BatchedWorkflowEnv, decisions: int, epochs: int,
@@ -34,11 +34,19 @@ def clone_base_rule(policy: MaskedPolicy, env: BatchedWorkflowEnv, decisions: in
             rows = torch.as_tensor(order[start : start + MINIBATCH])
             logits, _ = policy.network(pack({k: x[rows] for k, x in observations.items()}, policy.n_vms))
             optimizer.zero_grad()
-            cross_entropy(logits, actions[rows]).backward()
+            _smoothed_loss(logits, actions[rows]).backward()
             optimizer.step()
     with torch.no_grad():
         logits, _ = policy.network(pack(observations, policy.n_vms))
     return float((logits.argmax(dim=1) == actions).float().mean())
+
+
+def _smoothed_loss(logits: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+    """Cross entropy against 1 - SMOOTHING on the rule's action, the rest spread over all legal ones (Szegedy, 2016)."""
+    log_p, legal = torch.log_softmax(logits, dim=1), logits > ILLEGAL_LOGIT
+    spread = torch.where(legal, log_p, 0.0).sum(dim=1) / legal.sum(dim=1)
+    own = log_p.gather(1, actions[:, None])[:, 0]
+    return -((1 - SMOOTHING) * own + SMOOTHING * spread).mean()
 
 
 def _collect(env: BatchedWorkflowEnv, decisions: int) -> tuple[dict[str, torch.Tensor], torch.Tensor]:

@@ -80,16 +80,16 @@ def collect(agent: Agent, config: TrainConfig, round_number: int, chunk: int, co
         observer = Observer(problem.n, problem.v, problem.w)
         while not simulator.done and len(rows) < count:
             state = simulator.state
-            actions, _ = agent.top(state, config.candidates)
+            logits = agent.logits(state)
+            actions = [a for a in np.argsort(-logits, kind="stable")[: config.candidates] if np.isfinite(logits[a])]
+            decisions = [agent.action_of(state, int(a)) for a in actions]
             if len(actions) > 1 and rng.random() < SHARE:
-                decisions = [agent.decision_of(a) for a in actions]
                 saved_s, error_s = rollouts.advantages(state, decisions, rng, config.futures if noisy else 1)
                 scale_s = float(problem.views.mean_s[: problem.views.workflow_ptr[state.arrived]].mean())
                 noise_s = np.sqrt((error_s[1:] ** 2).mean() + (FLOOR * scale_s) ** 2) or 1.0
                 target = np.clip(saved_s / noise_s, -LARGEST_TARGET, LARGEST_TARGET)
                 rows.append(_without_padding(observer.observe(state)) | {"action": np.array(actions), "target": target})
-            decision = agent.decision_of(actions[0])
-            simulator.wait() if decision is None else simulator.place(*decision)
+            simulator.wait() if decisions[0] is None else simulator.place(*decisions[0])
     return _join(rows)
 
 

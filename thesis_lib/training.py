@@ -22,7 +22,8 @@ import numpy as np
 import torch
 from sb3_contrib import MaskablePPO
 
-from thesis_lib.agents import Agent, load_agent, save_agent
+from thesis_lib.agents import Agent, save_agent_file
+from thesis_lib.agents import find_agent as load_agent
 from thesis_lib.checkpoints import (
     network_arrays,
     optimizer_arrays,
@@ -237,4 +238,5 @@ class _Run:
         return Agent(meta, weights)
 
     def _write_agent(self) -> None:
-        save_agent(self.agent(), self.agent_path)
+        agent = self.agent()
+        save_agent_file(self.agent_path, agent.meta, agent.weights)
