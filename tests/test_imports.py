@@ -19,6 +19,7 @@ LINES = [
     ["workload", "dataset"],
     ["schedule", "validate"],
     ["_kernels", "plain_simulator", "simulator"],
+    ["search"],
     ["schedulers"],
     ["rewards"],
     ["observation"],
