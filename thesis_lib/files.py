@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -159,3 +160,20 @@ def remove_stale(path: Path) -> None:
                 other.unlink()
     except OSError as error:
         raise WorkflowError(f"{path.parent}: cannot be cleared: {error.strerror}") from error
+
+
+def writable_folder(path: str | Path) -> Path:
+    """Make the folder if need be and prove, by writing a small file, that it takes files; WorkflowError otherwise.
+
+    Asking for the permission is not enough: in containers and on full disks only writing tells.
+    """
+    path = Path(path)
+    refuse_target(path / "file", make_folder=True)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(b"x")
+            file.flush()
+    except OSError as error:
+        raise _unwritable(path, error.strerror or str(error)) from error
+    return path
