@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +130,9 @@ def test_what_is_no_file_or_no_agent_is_said(tmp_path, saved):
     np.savez(buffer, meta=np.array([{"a": 1}], dtype=object))
     other.write_bytes(buffer.getvalue())
     assert "is damaged" in refusal(other)  # pickled: not read
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("meta", "{}")
+    assert "is not an agent file, it holds no meta" in refusal(other)
 
 
 def test_damage_is_said_wherever_it_is(saved):
@@ -224,6 +228,9 @@ def test_agents_are_found_by_name_and_by_path(models, saved):
         find_agent("u")
     with pytest.raises(WorkflowError, match="no such file"):
         find_agent("u.npz")
+    for odd in ("", "x" * 5000, "a\0b", "a\0b.npz"):
+        with pytest.raises(WorkflowError):
+            find_agent(odd)
 
 
 def test_the_default_agent_is_the_one_for_the_problem(models):
