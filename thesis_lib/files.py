@@ -31,7 +31,12 @@ MAGIC = (
 
 
 def read_text(path: Path) -> str:
-    """The text of a regular UTF-8 file without its byte order mark; WorkflowError, path not named, saying why not.
+    """The text of a regular UTF-8 file without its byte order mark; WorkflowError, path not named, saying why not."""
+    return decode(read_bytes(path))
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a regular file; WorkflowError, path not named, saying why not.
 
     Pipes and devices are refused before they are opened, since reading one may never end.
     """
@@ -42,7 +47,7 @@ def read_text(path: Path) -> str:
             raise WorkflowError("is a link to a file that does not exist; mend or remove it")
         if path.exists() and not path.is_file():
             raise WorkflowError("is not a regular file; save its content to a file first")
-        return decode(path.read_bytes())
+        return path.read_bytes()
     except FileNotFoundError:
         raise WorkflowError("no such file; check the path") from None
     except (OSError, ValueError) as error:  # ValueError: a name with a null character
