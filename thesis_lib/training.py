@@ -70,7 +70,7 @@ def train(config: TrainConfig | None = None, out: Path | str = "runs", resume: b
     checkpoint is damaged or of other settings.
     """
     run = _Run(config or TrainConfig(), Path(out), progress, jobs)
-    with _own_random_state(run.config.seed):
+    with _own_global_state(run.config.seed):
         run.begin(resume)
         try:
             return run.go()
@@ -82,18 +82,25 @@ def train(config: TrainConfig | None = None, out: Path | str = "runs", resume: b
 
 
 @contextmanager
-def _own_random_state(seed: int) -> Iterator[None]:
-    """Seed the global generators, which PPO draws from, and put them back afterwards."""
+def _own_global_state(seed: int) -> Iterator[None]:
+    """Seed the global generators, which PPO draws from, and let torch use one thread; put all back afterwards.
+
+    The networks are small: more threads only wait for each other, and on a busy machine they
+    make training several times slower.
+    """
+    threads = torch.get_num_threads()
     before = random.getstate(), np.random.get_state(), torch.random.get_rng_state()  # noqa: NPY002
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     torch.manual_seed(seed)
+    torch.set_num_threads(1)
     try:
         yield
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])  # noqa: NPY002
         torch.random.set_rng_state(before[2])
+        torch.set_num_threads(threads)
 
 
 def _versions() -> dict[str, str]:
