@@ -387,12 +387,13 @@ def training(monkeypatch, tmp_path):
 
     def train(config, out, resume=False, progress=True, jobs=1):
         calls.append((config, Path(out), resume))
+        module.jobs.append(jobs)
         (Path(out) / f"{config.name}.yaml").write_text(config.to_yaml())
         (Path(out) / f"{config.name}.state.npz").touch()
         return Path(out) / f"{config.name}.npz"
 
     module = types.ModuleType("thesis_lib.training")
-    module.train, module.calls = train, calls
+    module.train, module.calls, module.jobs = train, calls, []
     monkeypatch.setitem(sys.modules, "thesis_lib.training", module)
     monkeypatch.chdir(tmp_path)
     return module
@@ -407,6 +408,16 @@ def test_train_reads_settings_and_says_where_the_agent_is(capsys, training, tmp_
     assert main(["train", "--out", "here"]) == 0
     assert capsys.readouterr().out == f"agent  {Path('here/stream.npz')}\n"
     assert training.calls[1][0].as_dict() == {**config.as_dict(), "name": "stream", "seed": 0, "entropy": 0.002}
+
+
+def test_train_labels_with_as_many_processes_as_asked(capsys, training, monkeypatch):
+    """By default one per core, but never more than four, since each one loads torch."""
+    for cores, jobs in ((1, 1), (3, 3), (64, 4)):
+        monkeypatch.setattr("joblib.cpu_count", lambda: cores)  # noqa: B023
+        assert main(["train"]) == 0 and training.jobs[-1] == jobs
+    assert main(["train", "--jobs", "9"]) == 0 and training.jobs[-1] == 9
+    capsys.readouterr()
+    assert "--jobs must be a whole number of at least 1, got 0" in run_bad(capsys, "train", "--jobs", "0")
 
 
 def test_train_resumes_with_the_settings_of_the_run(capsys, training):

@@ -60,13 +60,17 @@ def set_network(network: nn.Module, arrays: Mapping[str, np.ndarray], prefix: st
     try:
         network.load_state_dict(found)
     except RuntimeError as error:
-        raise WorkflowError(f"the weights belong to another network: {error}") from error
+        raise WorkflowError(f"the weights belong to another network: {' '.join(str(error).split())}") from error
 
 
 def optimizer_arrays(optimizer: torch.optim.Optimizer, prefix: str = "optimizer/") -> dict[str, np.ndarray]:
     """Adam's moments and step counts, numbered as the parameters are."""
     state = optimizer.state_dict()["state"]
-    return {f"{prefix}{k}/{name}": np.array(value) for k, entry in state.items() for name, value in entry.items()}
+    return {
+        f"{prefix}{k}/{name}": torch.as_tensor(value).numpy().copy()
+        for k, entry in state.items()
+        for name, value in entry.items()
+    }
 
 
 def set_optimizer(

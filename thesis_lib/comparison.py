@@ -10,6 +10,7 @@ import numpy as np
 from thesis_lib.cluster import Cluster
 from thesis_lib.schedulers.base import Scheduler
 from thesis_lib.simulator import simulate
+from thesis_lib.workflow import WorkflowError
 from thesis_lib.workload import Workload
 
 RESAMPLES = 2000
@@ -29,11 +30,19 @@ class Ratio:
 
 
 def paired_ratio(values: np.ndarray, reference: np.ndarray, seed: int = 0) -> Ratio:
-    """Ratio of two arrays (k,) of one metric on the same k instances.
+    """Ratio of two arrays (k,) of one metric on the same k instances; seed: of the resampling.
 
+    Raises WorkflowError when the lengths differ, nothing is given, or a ratio is not finite.
     Percentile bootstrap over instances, Efron and Tibshirani, "An introduction to the bootstrap", 1993.
     """
-    ratios = np.asarray(values, float) / np.asarray(reference, float)
+    values, reference = np.asarray(values, float), np.asarray(reference, float)
+    if values.ndim != 1 or values.shape != reference.shape or len(values) == 0:
+        raise WorkflowError(
+            f"a paired ratio needs two arrays of one length, at least 1, got {values.shape} and {reference.shape}"
+        )
+    if not (np.isfinite(values).all() and np.isfinite(reference).all() and (reference > 0).all()):
+        raise WorkflowError("a paired ratio needs finite values and references above 0; leave out such instances")
+    ratios = values / reference
     rng = np.random.default_rng([_BOOTSTRAP_STREAM, seed])
     means = ratios[rng.integers(len(ratios), size=(RESAMPLES, len(ratios)))].mean(axis=1)
     low, high = np.quantile(means, [0.025, 0.975])

@@ -136,7 +136,7 @@ class _Run:
 
     def begin(self, resume: bool) -> None:
         """A new model, or the one of the checkpoint."""
-        self._clock = time.monotonic()
+        self._clock = self._saved_at = time.monotonic()
         checkpoint = self._read_checkpoint() if resume and self.state_path.exists() else None
         self.model: MaskablePPO = make_model(self.config, self._tensorboard)
         for path in self._files:
