@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from thesis_lib._kernels import events, rules
+from thesis_lib._kernels import events, policies, rules
 from thesis_lib._kernels import state as layout
 from thesis_lib._kernels.compiling import python_form
 from thesis_lib._kernels.state import BLOCKED, DONE, READY, RUNNING
 from thesis_lib.cluster import Cluster, exec_time_s
-from thesis_lib.ranks import longest_path_down, mean_exec_s, mean_transfer_s
+from thesis_lib.ranks import longest_path_down, mean_exec_s, mean_transfer_s, on_critical_path
 from thesis_lib.schedule import Schedule
 from thesis_lib.workflow import RESOURCE_UNITS, RESOURCES, Workflow, WorkflowError
 from thesis_lib.workload import Workload, duration_factors
@@ -74,6 +74,7 @@ class Problem:
             cluster.link_mb_per_s.ravel(), mean_s, _on_grid(rank_s, rank_s.max(), 40),
             np.concatenate([w.mean_s for w in flows]), cluster.capacity.sum(axis=0),
             _on_grid(work := mean_s * _scarcest_share(demand, cluster), work.sum(), 50),
+            [task.priority for w in flows for task in w.tasks], *[on_critical_path(w) for w in flows],
         ]).astype(np.float64)  # fmt: skip
         self.pi.flags.writeable = self.pf.flags.writeable = False
         self.views = python_form(layout.problem_views)(self.pi, self.pf)
@@ -298,6 +299,12 @@ class Simulator:
     def run_rule(self, rule: int, rng: np.ndarray) -> int:
         """Let a rule of `_kernels.rules` decide to the end; returns the number of tasks placed."""
         decisions = rules.run_rule(rule, *self._buffers, rng)
+        self._check(layout.STUCK if decisions < 0 else layout.OK)
+        return decisions
+
+    def run_policy(self, network: tuple, room: tuple, temperature: float, rng: np.ndarray) -> int:
+        """Let a network decide to the end (see `_kernels.policies.run_policy`); returns the number of decisions."""
+        decisions = policies.run_policy(*network, *self._buffers, *room, temperature, rng)
         self._check(layout.STUCK if decisions < 0 else layout.OK)
         return decisions
 

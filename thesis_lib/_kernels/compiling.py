@@ -23,6 +23,9 @@ small_kernel = njit(cache=True, error_model="numpy", _nrt=False, inline="always"
 # called in the inner loops. This one is compiled like a kernel, and then put in place of the call.
 inner_kernel = njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 
+# For sums whose order does not matter and in which every number is finite: the compiler may use SIMD for them.
+fast_kernel = njit(cache=True, error_model="numpy", _nrt=False, fastmath={"reassoc", "contract", "nsz"})
+
 allocating_kernel = njit(cache=True, error_model="numpy")  # one that makes arrays, or hands parts of arrays on
 
 

@@ -140,7 +140,7 @@ def _choose_tetris(p, s):
 
 
 @kernel
-def _next_random(rng):
+def next_random(rng):
     """splitmix64 (Steele, Lea and Flood, 2014): the next 64 random bits; rng is (1,) uint64."""
     rng[0] += np.uint64(0x9E3779B97F4A7C15)
     z = rng[0]
@@ -161,7 +161,7 @@ def _choose_random(p, s, rng):
         for v in range(p.v):
             if fits(p, s, t, v):
                 count += 1
-                if _next_random(rng) % np.uint64(count) == np.uint64(0):
+                if next_random(rng) % np.uint64(count) == np.uint64(0):
                     best_t, best_v = t, v
     return best_t, best_v
 

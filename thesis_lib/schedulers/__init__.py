@@ -55,6 +55,7 @@ _SCHEDULERS: dict[str, tuple[str, Callable[..., Scheduler]]] = {
         _lazy("rollout_search", "srw_search"),
     ),
     "optimal": ("plan: CP-SAT on mean durations with a time limit and a proved bound", _lazy("optimal", "Optimal")),
+    "drl": ("a trained agent: graph convolutions score every (task, VM) pair (option: model)", _lazy("learned", "Drl")),
 }
 
 
