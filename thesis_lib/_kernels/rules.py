@@ -87,7 +87,7 @@ def expected_start(p, s, t, v):
 
 
 @inner_kernel
-def _earliest_finish_is_now(p, s, t, v):
+def earliest_finish_is_now(p, s, t, v):
     """True unless a busy VM is expected to finish task t before VM v, which is free, would."""
     finish = s.now[0] + p.exec_s[t, v]
     for u in range(p.v):
@@ -114,7 +114,7 @@ def _choose_by_key(rule, p, s):
         a, b = keys(rule, p, s, t)
         if a < best_a or (a == best_a and b < best_b):
             v = fullest_vm(p, s, t) if rule == CRITICAL_PATH else fastest_vm(p, s, t)
-            if v >= 0 and (not patient or _earliest_finish_is_now(p, s, t, v)):
+            if v >= 0 and (not patient or earliest_finish_is_now(p, s, t, v)):
                 best_a, best_b, best_t, best_v = a, b, t, v
     return best_t, best_v
 
