@@ -145,7 +145,7 @@ def learn(policy: MaskedPolicy, sets: list[Labels], epochs: int, learning_rate: 
                 optimizer.step()
                 schedule.step()
                 if epoch == epochs - 1:
-                    explained.append(1.0 - float((error**2).sum() / (wanted**2).sum().clamp(min=1e-9)))
+                    explained.append(1.0 - float((error.detach()**2).sum() / (wanted**2).sum().clamp(min=1e-9)))
                 bar.update()
     return float(np.mean(explained))
 
