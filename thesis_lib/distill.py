@@ -54,7 +54,7 @@ class Labels:
     total_x: np.ndarray  # (k, 21)
     may_wait: np.ndarray  # (k,)
     action: np.ndarray  # (C,) the actions that were compared, the policy's own first
-    target: np.ndarray  # (C,) what each saves, in units of its noise
+    target: np.ndarray  # (C,) what each saves against the first, in units of its noise
     task_ptr: np.ndarray  # (k + 1,)
     edge_ptr: np.ndarray
     pair_ptr: np.ndarray
@@ -132,7 +132,7 @@ def collect(agent: Agent, config: TrainConfig, round_number: int, chunk: int, co
         while not simulator.done and len(rows) < count:
             state = simulator.state
             logits = agent.logits(state)
-            actions = [a for a in np.argsort(-logits, kind="stable")[: config.candidates] if np.isfinite(logits[a])]
+            actions = _compared(logits, config.candidates)
             decisions = [agent.action_of(state, int(a)) for a in actions]
             if len(actions) > 1 and rng.random() < SHARE:
                 saved_s, error_s = rollouts.advantages(state, decisions, rng, config.futures if noisy else 1)
@@ -142,6 +142,16 @@ def collect(agent: Agent, config: TrainConfig, round_number: int, chunk: int, co
                 rows.append(_without_padding(observer.observe(state)) | {"action": np.array(actions), "target": target})
             simulator.wait() if decisions[0] is None else simulator.place(*decisions[0])
     return _join(rows)
+
+
+def _compared(logits: np.ndarray, k: int) -> list[int]:
+    """Up to k legal actions: the policy's own, waiting, and the next best ones."""
+    order = [int(a) for a in np.argsort(-logits, kind="stable") if np.isfinite(logits[a])]
+    wait = len(logits) - 1
+    if wait in order[1:]:
+        order.remove(wait)
+        order.insert(1, wait)
+    return order[:k]
 
 
 def _without_padding(seen: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
