@@ -12,7 +12,7 @@ from thesis_lib.env import CloudWorkflowEnv
 from thesis_lib.schedulers import make
 from thesis_lib.simulator import simulate
 from thesis_lib.workflow import Task, Workflow, WorkflowError
-from thesis_lib.workload import Workload, suite_case
+from thesis_lib.workload import SEED_RANGES, Workload, suite_case
 
 STREAM = {"suite": "stream", "suite_options": {"workflows": 2}}
 
@@ -73,6 +73,19 @@ def test_an_instance_can_be_asked_for():
     second = play(env, by_rule("srw"), options={"instance": 12})[1][-1]
     assert first["schedule"].same_as(second["schedule"])
     assert first["instance"] == 12
+
+
+def test_training_never_meets_test_instances():
+    env = CloudWorkflowEnv(suite="thesis", suite_options={"n_tasks": 2})
+    env.reset(seed=3)
+    drawn = [env.reset()[1]["instance"] for _ in range(50)]
+    assert all(instance in SEED_RANGES["train"] for instance in drawn)
+    assert len(set(drawn)) == 50  # of eight million
+
+
+def test_instances_are_drawn_from_the_seeds_asked_for():
+    env = CloudWorkflowEnv(suite="thesis", suite_options={"n_tasks": 2}, seeds=range(7, 10))
+    assert {env.reset(seed=seed)[1]["instance"] for seed in range(30)} == {7, 8, 9}
 
 
 @pytest.mark.parametrize("observation", ["graph", "flat"])
@@ -216,6 +229,9 @@ def test_odd_environments():
         ({"suite": "zoo"}, "unknown suite 'zoo'"),
         ({"cluster": Cluster.default()}, "together with a workload"),
         ({"workload": 5}, "must be a Workload or a function"),
+        ({"seeds": range(5, 5)}, "seeds must be a range of step 1 from at least 0"),
+        ({"seeds": range(0, 9, 2)}, "seeds must be a range of step 1"),
+        ({"seeds": 4}, r"range\(0, 100\), got 4"),
     ],
 )
 def test_bad_options_say_what_there_is(options, words):

@@ -113,6 +113,7 @@ def test_columns_say_what_they_are_called(seed):
             row, w = seen["task_x"][i], p.workflow_of[t]
             assert row[T["log_duration"]] == pytest.approx(np.log1p(p.mean_s[t] / scale_s), rel=1e-5)
             assert row[T["cpu_of_largest_vm"]] == pytest.approx(p.demand[t, 0] / 32)
+            assert row[T["priority"]] == pytest.approx(case[0].task(t).priority / 10)
             assert row[T["ready"]] == (state.status[t] == READY)
             assert row[T["running"]] == (state.status[t] == RUNNING)
             assert row[T["log_workflow_tasks_left"]] == pytest.approx(np.log1p(state.tasks_left[w]) / 5, rel=1e-5)
@@ -150,6 +151,26 @@ def test_waiting_for_a_faster_vm_shows():
     scale_s = np.mean([(30 / 10 + 30) / 2, (10 / 10 + 10) / 2])  # means over both VMs
     assert seen["pair_x"][0, 1, P["log_later_than_waiting"]] == pytest.approx(np.log1p(6 / scale_s), rel=1e-5)
     assert seen["total_x"][G["srw_patient_waits"]] == 1
+
+
+def test_priority_and_critical_path_show():
+    """Two workflows. a 4 s -> b 6 s or c 7 s -> d 1 s: the path over c is longer.
+
+    In the other one, x 3 s -> y 2 s and z 5 s tie, so all three lie on a longest path.
+    """
+    diamond = Workflow((Task("a", 4, priority=5), Task("b", 6, priority=2, dependencies=("a",)),
+                        Task("c", 7, priority=2, dependencies=("a",)),
+                        Task("d", 1, priority=5, dependencies=("b", "c"))))  # fmt: skip
+    ties = Workflow((Task("x", 3), Task("y", 2, dependencies=("x",)), Task("z", 5, priority=3)))
+    # One VM of speed 0.1: ten times the seconds, the same paths.
+    problem = Problem(Workload.together((diamond, ties)), Cluster((VM(0, 1, 1, 1, speed=0.1),)))
+    observer = observer_of(problem)
+    seen = observer.observe(Simulator(problem, np.ones(7)).state)
+    rows = {problem.workload.task(t).id: seen["task_x"][i] for i, t in enumerate(observer.nodes[:7].tolist())}
+    assert {name: float(row[T["on_critical_path"]]) for name, row in rows.items()} == {
+        "a": 1, "b": 0, "c": 1, "d": 1, "x": 1, "y": 1, "z": 1,
+    }  # fmt: skip
+    assert [float(rows[name][T["priority"]]) for name in "abxz"] == pytest.approx([0.5, 0.2, 0.1, 0.3])
 
 
 def test_seconds_and_hours_look_alike():

@@ -8,7 +8,7 @@ from thesis_lib.cluster import Cluster
 from thesis_lib.env import CloudWorkflowEnv
 from thesis_lib.vec_env import BatchedWorkflowEnv
 from thesis_lib.workflow import WorkflowError
-from thesis_lib.workload import suite_case
+from thesis_lib.workload import SEED_RANGES, suite_case
 
 STREAM = {"suite": "stream", "suite_options": {"workflows": 2}}
 
@@ -34,7 +34,7 @@ def assert_equal(one: dict, two: dict) -> None:
         {"reward": "potential", "base_rule": "srw", **STREAM},
         {"reward": "v3_as_printed", **STREAM},
         {"reward": "flow_time", "suite": "thesis"},
-        {"reward": "v1", "suite": "single", "noise": False},
+        {"reward": "v1", "suite": "single", "noise": False, "seeds": range(4, 9)},
     ],
     ids=lambda options: f"{options['suite']}-{options['reward']}",
 )
@@ -92,11 +92,22 @@ def test_what_it_cannot_do_it_says():
         batched.set_attr("reward", None)
 
 
+def test_episodes_are_drawn_from_the_seeds_asked_for():
+    batched, _ = both(1, suite="thesis", suite_options={"n_tasks": 2}, seeds=range(7, 10))
+    batched.reset()
+    met = set()
+    for _ in range(200):
+        *_, infos = batched.step(batched.action_masks().argmax(axis=1))
+        met |= {info["instance"] for info in infos if "instance" in info}
+    assert met == {7, 8, 9}
+
+
 def test_another_number_of_vms_is_refused():
     vms = Cluster.default().vms
 
     def draw(instance):
-        return suite_case("single", instance)[0], Cluster(vms if instance == 0 else vms[1:])
+        first = instance == SEED_RANGES["train"].start  # what the number of VMs is read from
+        return suite_case("single", instance)[0], Cluster(vms if first else vms[1:])
 
     batched = BatchedWorkflowEnv(2, workload=draw)
     with pytest.raises(WorkflowError, match="has 2 VMs, but the environment was made for 3"):

@@ -25,11 +25,10 @@ from thesis_lib.observation import (
     ObservationSize,
     Observer,
 )
-from thesis_lib.ranks import on_critical_path
 from thesis_lib.rewards import UTILIZATION_WEIGHTS, Measures, Reward, reward_named
 from thesis_lib.simulator import DONE, READY, Problem, Simulator, State
 from thesis_lib.workflow import WorkflowError
-from thesis_lib.workload import Workload, duration_factors, suite_case
+from thesis_lib.workload import SEED_RANGES, Workload, duration_factors, suite_case
 
 FLAT_SLOTS = 50  # task slots of the article's observation
 FLAT_TASK_FEATURES = 5
@@ -54,6 +53,8 @@ class CloudWorkflowEnv(gymnasium.Env):
     skip_forced: after a step, act alone while only one action is legal.
     size: slots, nodes and edges of the graph observation.
     noise: draw the durations; otherwise every task takes its mean.
+    seeds: the instances that are drawn (a range of step 1); by default those meant for training, never those
+        for tests.
 
     `info` holds `action_mask`, `reward_terms` and, at the end of the episode, `schedule` and
     `metrics`. Every reset without a seed draws the next workload of the stream that the
@@ -76,6 +77,7 @@ class CloudWorkflowEnv(gymnasium.Env):
         skip_forced: bool = False,
         size: ObservationSize | None = None,
         noise: bool = True,
+        seeds: range = SEED_RANGES["train"],
     ):
         self._shows_graph = _one_of("observation", observation, ("graph", "flat")) == "graph"
         _one_of("action", action, ("flat", "pair"))
@@ -83,7 +85,8 @@ class CloudWorkflowEnv(gymnasium.Env):
         self.base_rule = RULES.index(_one_of("base_rule", base_rule, tuple(rule for rule in RULES if rule != "random")))
         self.sample = _sampler(workload, cluster, suite, suite_options or {})
         self.skip_forced, self.size, self.noise = skip_forced, size or ObservationSize(), noise
-        self.n_vms = len(self.sample(0)[1])
+        self.seeds = _checked_seeds(seeds)
+        self.n_vms = len(self.sample(self.seeds.start)[1])
         self.n_slots = self.size.slots if self._shows_graph else FLAT_SLOTS
         self.observation_space = self._graph_space() if self._shows_graph else self._flat_space()
         n_actions = self.n_slots * self.n_vms + 1
@@ -97,18 +100,20 @@ class CloudWorkflowEnv(gymnasium.Env):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         """Begin an episode; options={"instance": k} takes that instance instead of drawing one."""
         super().reset(seed=seed)
-        instance = int(self.np_random.integers(2**31))
+        instance = self.draw_instance(self.np_random)
         if options and "instance" in options:
             instance = int(options["instance"])
         self.simulator, self.instance = self.start(instance), instance
         problem = self.simulator.problem
         self._observer = Observer(problem.n, problem.v, problem.w, self.size)
         self._total_illegal, self._patience = 0, patience(problem.n)
-        if not self._shows_graph:
-            self._critical = np.concatenate([on_critical_path(w) for w in problem.workload.workflows])
         self._begin = self._measure()
         self._look()
         return self._seen(), self._info({})
+
+    def draw_instance(self, rng: np.random.Generator) -> int:
+        """One of the instances of `seeds`, all equally likely."""
+        return self.seeds.start + int(rng.integers(len(self.seeds)))
 
     def start(self, instance: int) -> Simulator:
         """A simulator at the first decision of an instance; WorkflowError when it has another number of VMs."""
@@ -259,14 +264,14 @@ class CloudWorkflowEnv(gymnasium.Env):
         time / 3600), the number of parents, which the article leaves as it is, by 10, and
         everything is cut to [0, 1].
         """
-        p, workload = self.simulator.problem.views, self.simulator.problem.workload
+        p = self.simulator.problem.views
         free = np.divide(state.free, p.capacity, out=np.zeros_like(p.capacity), where=p.capacity > 0)
         tasks = np.zeros((FLAT_SLOTS, FLAT_TASK_FEATURES))
         for slot, t in enumerate(self._slots[self._slots >= 0].tolist()):
             parents = p.parent_ptr[t + 1] - p.parent_ptr[t]
             tasks[slot] = (
                 state.status[t] == READY, parents / 10, p.duration_s[t] / 600,
-                workload.task(t).priority / 10, self._critical[t],
+                p.priority[t] / 10, p.critical[t],
             )  # fmt: skip
         vector = np.concatenate([free.ravel(), tasks.ravel(), [state.now_s / 3600]])
         return np.clip(vector, 0.0, 1.0).astype(np.float32)
@@ -293,6 +298,12 @@ def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise WorkflowError(f"unknown {what} {value!r}; choose one of {', '.join(allowed)}")
     return value
+
+
+def _checked_seeds(seeds: range) -> range:
+    if not isinstance(seeds, range) or seeds.step != 1 or seeds.start < 0 or len(seeds) == 0:
+        raise WorkflowError(f"seeds must be a range of step 1 from at least 0, such as range(0, 100), got {seeds!r}")
+    return seeds
 
 
 def _sampler(workload, cluster, suite: str, options: dict[str, Any]) -> Sampler:

@@ -21,7 +21,7 @@ TASK_FEATURES = (
     "log_duration", "cpu_of_largest_vm", "memory_of_largest_vm", "bandwidth_of_largest_vm", "log_work", "log_rank",
     "rank_of_rest", "log_workflow_work_left", "log_workflow_tasks_left", "log_workflow_age", "srw_position",
     "least_work_ratio", "log_ready_siblings", "log_waited", "ready", "running", "log_run_left", "hosts",
-    "log_children", "missing_parents",
+    "log_children", "missing_parents", "priority", "on_critical_path",
 )  # fmt: skip
 PAIR_FEATURES = (
     "speed_of_fastest", "log_run_time", "cpu_left", "memory_left", "bandwidth_left", "least_left", "largest_demand",
@@ -34,6 +34,8 @@ TOTAL_FEATURES = (
     "srw_patient_waits", "log_next_finish", "least_work_1", "least_work_2", "least_work_3", "least_work_4",
     "least_work_5", "log_vms", "can_wait", "running_per_vm",
 )  # fmt: skip
+# Raise it whenever a feature or its meaning changes: an agent is only good for the features it was trained on.
+FEATURE_VERSION = 1
 FEATURE_LIMIT = 10.0  # every feature is cut to [-10, 10]; usual values lie far inside
 
 
@@ -68,7 +70,7 @@ class Observer:
     def observe(self, state: State) -> dict[str, np.ndarray]:
         """The observation of a state, as copies of fixed shape; the state is not changed.
 
-        task_x (nodes, 20) float32; edges (edges, 2) int64, positions of parent and child in
+        task_x (nodes, 22) float32; edges (edges, 2) int64, positions of parent and child in
         `nodes`, -1 where there is none; pair_x (slots, v, 15) float32; total_x (21,) float32;
         action_mask (slots x v + 1,) int8: action `slot x v + vm` places, the last one waits.
         """

@@ -20,7 +20,7 @@ from thesis_lib._kernels import state as layout
 from thesis_lib._kernels.compiling import python_form
 from thesis_lib._kernels.state import BLOCKED, DONE, READY, RUNNING
 from thesis_lib.cluster import Cluster, exec_time_s
-from thesis_lib.ranks import longest_path_down, mean_exec_s, mean_transfer_s
+from thesis_lib.ranks import longest_path_down, mean_exec_s, mean_transfer_s, on_critical_path
 from thesis_lib.schedule import Schedule
 from thesis_lib.workflow import RESOURCE_UNITS, RESOURCES, Workflow, WorkflowError
 from thesis_lib.workload import Workload, duration_factors
@@ -74,6 +74,7 @@ class Problem:
             cluster.link_mb_per_s.ravel(), mean_s, _on_grid(rank_s, rank_s.max(), 40),
             np.concatenate([w.mean_s for w in flows]), cluster.capacity.sum(axis=0),
             _on_grid(work := mean_s * _scarcest_share(demand, cluster), work.sum(), 50),
+            [task.priority for w in flows for task in w.tasks], *[on_critical_path(w) for w in flows],
         ]).astype(np.float64)  # fmt: skip
         self.pi.flags.writeable = self.pf.flags.writeable = False
         self.views = python_form(layout.problem_views)(self.pi, self.pf)

@@ -83,6 +83,12 @@ class BatchedWorkflowEnv(VecEnv):
         """(b, actions) legal actions as booleans."""
         return self._rows.mask.astype(bool)
 
+    def base_actions(self) -> np.ndarray:
+        """(b,) the action that the base rule would take now, -1 where what it would place has no slot."""
+        actions = np.empty(self.num_envs, np.int64)
+        episodes.base_actions(self._rows, self._single.base_rule, actions)
+        return actions
+
     def env_method(self, method_name: str, *args, indices=None, **kwargs) -> list[Any]:
         """Only `action_masks` can be asked of the environments, which do not exist one by one."""
         if method_name != "action_masks":
@@ -109,7 +115,7 @@ class BatchedWorkflowEnv(VecEnv):
 
     def _begin(self, e: int) -> None:
         """Draw environment e's next instance, as `CloudWorkflowEnv.reset` does, and write its row."""
-        instance = int(self._generators[e].integers(2**31))
+        instance = self._single.draw_instance(self._generators[e])
         simulator = self._single.start(instance)
         problem = simulator.problem
         self._make_room(problem)

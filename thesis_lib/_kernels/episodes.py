@@ -89,13 +89,23 @@ def _act(rows, e, action):
 
 
 @kernel
-def _is_base_action(rows, e, action, rule):
-    """True when the base rule would do the same now; then its total completion time stays what it is."""
+def base_action(rows, e, rule):
+    """The number of the action that the base rule would take in environment e; -1 if it has no slot."""
     t, vm = choose(rule, rows.pi[e], rows.pf[e], rows.si[e], rows.sf[e], rows.rng)
-    v = rows.pair_x.shape[2]
-    if action == rows.candidates.shape[1] * v:
-        return t < 0
-    return rows.candidates[e, action // v] == t and action % v == vm
+    slots, v = rows.candidates.shape[1], rows.pair_x.shape[2]
+    if t < 0:
+        return slots * v
+    for i in range(slots):
+        if rows.candidates[e, i] == t:
+            return i * v + vm
+    return -1
+
+
+@kernel
+def base_actions(rows, rule, actions):
+    """Write `base_action` of every environment to actions (b,)."""
+    for e in range(len(actions)):
+        actions[e] = base_action(rows, e, rule)
 
 
 @kernel
@@ -123,7 +133,7 @@ def step_rows(rows, spare, actions, skip_forced, rule, illegal, base_s, done):
         action = actions[e]
         illegal[e] = action < 0 or action >= rows.mask.shape[1] or rows.mask[e, action] == 0
         if not illegal[e]:
-            changed = rule >= 0 and not _is_base_action(rows, e, action, rule)
+            changed = rule >= 0 and action != base_action(rows, e, rule)
             _act(rows, e, action)
             observe_row(rows, e)
             n = rows.pi[e, 0]

@@ -40,7 +40,7 @@ class ObservationViews(NamedTuple):
     candidates: np.ndarray  # (S,) task numbers, -1 behind the last
     nodes: np.ndarray  # (N,) task numbers, the candidates first, -1 behind the last
     edges: np.ndarray  # (E, 2) positions in `nodes` of parent and child, -1 behind the last
-    task_x: np.ndarray  # (N, 20), see observation.TASK_FEATURES
+    task_x: np.ndarray  # (N, 22), see observation.TASK_FEATURES
     pair_x: np.ndarray  # (S, v, 15), see observation.PAIR_FEATURES
     total_x: np.ndarray  # (21,), see observation.TOTAL_FEATURES
     mask: np.ndarray  # (S * v + 1,) 1 where the action is legal; the last one waits
@@ -227,6 +227,7 @@ def _see_task(p, s, o, i, scale_s, least_work, active):
     x[18] = _log(p.child_ptr[t + 1] - p.child_ptr[t]) / 3.0
     parents = p.parent_ptr[t + 1] - p.parent_ptr[t]
     x[19] = s.missing[t] / parents if parents > 0 else 0.0
+    x[20], x[21] = p.priority[t] / 10.0, p.critical[t]
 
 
 @kernel

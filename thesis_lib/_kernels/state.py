@@ -49,6 +49,8 @@ class ProblemViews(NamedTuple):
     duration_s: np.ndarray  # (n,) mean duration at speed 1
     total: np.ndarray  # (3,) cores, GB and Gbit/s of the whole cluster
     work: np.ndarray  # (n,) mean_s x share of the cluster's scarcest resource for the task
+    priority: np.ndarray  # (n,) as the workflow states it
+    critical: np.ndarray  # (n,) 1 on a longest path of the workflow by mean duration at speed 1, else 0
 
 
 class StateViews(NamedTuple):
@@ -132,10 +134,12 @@ def problem_views(pi, pf):
     duration_s, f = pf[f : f + n], f + n
     total, f = pf[f : f + 3], f + 3
     work, f = pf[f : f + n], f + n
+    priority, f = pf[f : f + n], f + n
+    critical, f = pf[f : f + n], f + n
     return ProblemViews(
         n, v, w, has_data, workflow_of, workflow_ptr, parent_ptr, parent_idx, child_ptr, child_idx,
         demand.reshape((n, 3)), exec_s.reshape((n, v)), capacity.reshape((v, 3)), arrival_s, parent_mb,
-        link.reshape((v, v)), mean_s, rank_s, duration_s, total, work,
+        link.reshape((v, v)), mean_s, rank_s, duration_s, total, work, priority, critical,
     )  # fmt: skip
 
 
