@@ -5,12 +5,15 @@ import os
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
 
+from thesis_lib import tuning
 from thesis_lib.__main__ import main
 from thesis_lib.formats import load_workflow, save_workflow
+from thesis_lib.train_config import TrainConfig
 from thesis_lib.workflow import Task, Workflow
 
 FIXTURES = Path(__file__).parent / "fixtures" / "formats"
@@ -355,3 +358,136 @@ def test_the_picture_speaks_chinese(chain, tmp_path):
     english = tmp_path / "plan_en.svg"
     assert main(["schedule", str(chain), "--gantt", str(english)]) == 0
     assert out.read_bytes() != english.read_bytes()
+
+
+# --- training and tuning ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def training(monkeypatch, tmp_path):
+    """A stand-in for the training itself, which notes its calls and leaves the files of a run, and a folder."""
+    calls = []
+
+    def train(config, out, resume=False, progress=True):
+        calls.append((config, Path(out), resume))
+        (Path(out) / f"{config.name}.yaml").write_text(config.to_yaml())
+        (Path(out) / f"{config.name}.state.npz").touch()
+        return Path(out) / f"{config.name}.npz"
+
+    module = types.ModuleType("thesis_lib.training")
+    module.train, module.calls = train, calls
+    monkeypatch.setitem(sys.modules, "thesis_lib.training", module)
+    monkeypatch.chdir(tmp_path)
+    return module
+
+
+def test_train_reads_settings_and_says_where_the_agent_is(capsys, training, tmp_path):
+    Path("mine.yaml").write_text("name: mine\nseed: 4\n")
+    result = run_json(capsys, "train", "--config", "mine.yaml", "--set", "entropy=0.01", "--set", "seed=5", "--json")
+    config, out, resume = training.calls[0]
+    assert (config.name, config.seed, config.entropy, out, resume) == ("mine", 5, 0.01, Path("runs/mine"), False)
+    assert result["agent"] == str(Path("runs/mine/mine.npz")) and result["config"]["entropy"] == 0.01
+    assert main(["train", "--out", "here"]) == 0
+    assert capsys.readouterr().out == f"agent  {Path('here/stream.npz')}\n"
+    assert training.calls[1][0].as_dict() == {**config.as_dict(), "name": "stream", "seed": 0, "entropy": 0.002}
+
+
+def test_train_resumes_with_the_settings_of_the_run(capsys, training):
+    assert "runs/stream: holds no run to resume" in run_bad(capsys, "train", "--resume").replace("\\", "/")
+    assert main(["train", "--set", "seed=3"]) == 0
+    assert main(["train", "--resume", "--out", "runs/stream"]) == 0
+    assert main(["train", "--resume", "--config", "runs/stream/stream.yaml"]) == 0
+    assert [(config.seed, resume) for config, _, resume in training.calls] == [(3, False), (3, True), (3, True)]
+    capsys.readouterr()
+    for end in (["--resume", "--set", "seed=4"], ["--set", "seed=4"]):
+        assert "stream.yaml: this run has other settings (seed 3 -> 4); choose" in run_bad(capsys, "train", *end)
+    assert main(["train", "--set", "seed=3"]) == 0 and training.calls[-1][2] is False  # the same run from the start
+
+
+def test_one_of_several_runs_in_a_folder_has_to_be_chosen(capsys, training):
+    assert main(["train", "--out", "all", "--set", "name=a"]) == 0
+    assert main(["train", "--out", "all", "--set", "name=b", "--set", "seed=1"]) == 0
+    capsys.readouterr()
+    line = run_bad(capsys, "train", "--resume", "--out", "all")
+    assert f"holds 2 runs; choose one with --config: {Path('all/a.yaml')}, {Path('all/b.yaml')}" in line
+    assert main(["train", "--resume", "--out", "all", "--config", "all/b.yaml"]) == 0
+    assert training.calls[-1][0].seed == 1
+
+
+def test_a_folder_that_takes_no_files_is_refused_before_training(capsys, training, monkeypatch):
+    Path("file").write_text("mine")
+    assert "/file is no folder" in run_bad(capsys, "train", "--out", "file")
+    Path("kept").mkdir()
+    Path("kept/stream.npz").write_text("mine")
+    Path("kept/stream.npz").chmod(0o444)
+    assert "stream.npz: cannot be written: is write-protected" in run_bad(capsys, "train", "--out", "kept")
+
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    assert "new: cannot be written: No space left on device" in run_bad(capsys, "train", "--out", "new")
+    assert training.calls == [] and Path("file").read_text() == "mine"
+
+
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write everywhere")
+def test_a_write_protected_folder_is_refused_before_training(capsys, training):
+    Path("locked").mkdir(mode=0o555)
+    for out in ("locked", "locked/deeper"):
+        assert "is write-protected" in run_bad(capsys, "train", "--out", out)
+    assert training.calls == []
+
+
+def test_an_interrupted_training_says_how_to_go_on(capsys, training):
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    training.train = stop
+    assert main(["train"]) == 130
+    assert "--resume --out runs" in capsys.readouterr().err
+
+
+def test_tune_finds_settings_that_train_takes(capsys, training, monkeypatch):
+    monkeypatch.setitem(tuning.tune.__kwdefaults__, "objective", lambda config: config.entropy + 1)
+    words = ["tune", "--set", "name=mine", "--trials", "6", "--jobs", "1", "--json"]
+    result = run_json(capsys, *words)
+    entropies = [tuning.trial_settings(TrainConfig(name="mine"), k).entropy for k in range(6)]
+    assert result["best_ratio"] == 1 + min(entropies) and result["best_trial"] == entropies.index(min(entropies))
+    assert (result["trials"], result["failed"], result["trial_0_ratio"]) == (6, 0, 1.002)
+    assert set(result["settings"]) == set(tuning.SPACE) and result["settings"]["entropy"] == min(entropies)
+    assert result["config_file"] == str(Path("runs/mine-tuning/best.yaml"))
+    assert main(["train", "--config", result["config_file"], "--out", "tuned"]) == 0
+    assert training.calls[0][0].entropy == min(entropies) and training.calls[0][0].name == "mine"
+    capsys.readouterr()
+    assert "holds trials; go on with --resume" in run_bad(capsys, *words)
+    assert run_json(capsys, *words, "--resume") == result
+    assert main([*words[:-1], "--resume"]) == 0
+    assert capsys.readouterr().out.startswith("trials ")
+
+
+def test_an_interrupted_search_says_how_to_go_on(capsys, training, monkeypatch):
+    def stop(config):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(tuning.tune.__kwdefaults__, "objective", stop)
+    assert main(["tune", "--jobs", "1", "--out", "here"]) == 130
+    assert "add --resume to go on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("train --config none.yaml", "none.yaml: no such file"),
+        ("train --set sed=1", "unknown setting 'sed'; did you mean 'seed'"),
+        ("train --set seed", "must look like key=value"),
+        ("train --set total_steps=-1", "total_steps must be a whole number of at least 0, got '-1'"),
+        ("tune --trials 0", "trials must be a whole number of at least 1, got 0"),
+        ("tune --steps 0", "steps must be"),
+        ("tune --jobs 0", "jobs must be"),
+        ("tune --engine slurm", "unknown engine 'slurm'; choose one of local, ray"),
+        ("tune --set network=cnn", "network must be one of"),
+    ],
+)
+def test_bad_settings_give_one_line_and_leave_no_folder(capsys, training, tmp_path, command, words):
+    assert words in run_bad(capsys, *command.split())
+    assert training.calls == [] and list(tmp_path.iterdir()) == []

@@ -19,11 +19,19 @@ LINES = [
     ["workload", "dataset"],
     ["schedule", "validate"],
     ["_kernels", "plain_simulator", "simulator"],
+    ["observation", "feature_sets"],
+    ["policy", "masked_policy"],
+    ["agent_file", "agents"],
+    ["search"],
     ["schedulers"],
     ["rewards"],
-    ["observation"],
     ["env"],
     ["vec_env"],
+    ["train_config", "problems", "checkpoints"],
+    ["comparison", "training_log"],
+    ["cloning", "ppo", "distill"],
+    ["training"],
+    ["tuning", "tuning_engines"],
     ["plots"],
     ["figures", "speed", "notebook"],
     ["commands"],
@@ -89,7 +97,10 @@ def test_plain_import_is_light():
     assert heavy.strip() == "[]"
 
 
-def test_torch_is_not_needed_for_the_command_line():
-    code = "import sys; import thesis_lib.__main__ as m; m.build_parser(); print('torch' in sys.modules)"
+def test_torch_is_not_needed_for_the_command_line_nor_for_agents():
+    code = (
+        "import sys; import thesis_lib.__main__ as m; m.build_parser()\n"
+        "import thesis_lib.agents, thesis_lib.schedulers.learned; print('torch' in sys.modules)"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "False"

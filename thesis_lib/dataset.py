@@ -25,6 +25,7 @@ CARD_HEADING = "# Data card\n\n"
 HOME = Path(__file__).resolve().parents[1] / "dataset"
 MANIFEST, CARD = "manifest.json", "README.md"
 NOT_DATA = {MANIFEST, CARD, ".gitattributes", ".DS_Store"}  # files that the manifest need not list
+NOT_DATA_FOLDERS = {"models", "configs"}  # trained agents and training configurations
 WORKFLOWS_PER_SET = 100
 SIZES = (10, 20, 30, 40, 50, 100, 200)
 # Topology combinations: a large alpha makes few wide layers, a small one many narrow layers.
@@ -322,7 +323,10 @@ def check(folder: str | Path | None = None) -> list[str]:
     present = {
         path.relative_to(root).as_posix()
         for path in root.rglob("*")
-        if path.is_file() and path.name not in NOT_DATA and not is_temporary(path)
+        if path.is_file()
+        and path.name not in NOT_DATA
+        and not is_temporary(path)
+        and path.relative_to(root).parts[0] not in NOT_DATA_FOLDERS
     }
     faults += [f"{file}: is not part of the data set" for file in sorted(present - listed)]
     return faults

@@ -31,13 +31,13 @@ class FeatureSet:
         )
 
 
-_ARTICLE_TASK = ("ready", "missing_parents", "log_duration")
+_ARTICLE_TASK = ("ready", "missing_parents", "log_duration", "priority")
 _ARTICLE_VM = ("cpu_left", "memory_left", "bandwidth_left")
 _ARTICLE_TOTAL = ("mean_free_cpu", "mean_free_memory", "mean_free_bandwidth")
 
 FEATURE_SETS: dict[str, FeatureSet] = {
     "full": FeatureSet(TASK_FEATURES, PAIR_FEATURES, TOTAL_FEATURES),
-    "article_5": FeatureSet((*_ARTICLE_TASK, ), _ARTICLE_VM, _ARTICLE_TOTAL),
+    "article_5": FeatureSet((*_ARTICLE_TASK, "on_critical_path"), _ARTICLE_VM, _ARTICLE_TOTAL),
     "article_4": FeatureSet(_ARTICLE_TASK, _ARTICLE_VM, _ARTICLE_TOTAL),
 }
 

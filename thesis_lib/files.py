@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,7 +31,12 @@ MAGIC = (
 
 
 def read_text(path: Path) -> str:
-    """The text of a regular UTF-8 file without its byte order mark; WorkflowError, path not named, saying why not.
+    """The text of a regular UTF-8 file without its byte order mark; WorkflowError, path not named, saying why not."""
+    return decode(read_bytes(path))
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a regular file; WorkflowError, path not named, saying why not.
 
     Pipes and devices are refused before they are opened, since reading one may never end.
     """
@@ -41,7 +47,7 @@ def read_text(path: Path) -> str:
             raise WorkflowError("is a link to a file that does not exist; mend or remove it")
         if path.exists() and not path.is_file():
             raise WorkflowError("is not a regular file; save its content to a file first")
-        return decode(path.read_bytes())
+        return path.read_bytes()
     except FileNotFoundError:
         raise WorkflowError("no such file; check the path") from None
     except (OSError, ValueError) as error:  # ValueError: a name with a null character
@@ -154,3 +160,20 @@ def remove_stale(path: Path) -> None:
                 other.unlink()
     except OSError as error:
         raise WorkflowError(f"{path.parent}: cannot be cleared: {error.strerror}") from error
+
+
+def writable_folder(path: str | Path) -> Path:
+    """Make the folder if need be and prove, by writing a small file, that it takes files; WorkflowError otherwise.
+
+    Asking for the permission is not enough: in containers and on full disks only writing tells.
+    """
+    path = Path(path)
+    refuse_target(path / "file", make_folder=True)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(b"x")
+            file.flush()
+    except OSError as error:
+        raise _unwritable(path, error.strerror or str(error)) from error
+    return path

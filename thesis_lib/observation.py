@@ -67,6 +67,15 @@ class Observer:
         """The last action: wait for the next event."""
         return len(self._mask) - 1
 
+    @property
+    def views(self) -> kernels.ObservationViews:
+        """The arrays that the next observation is written to, for kernels."""
+        place_of, rest_s, _ = self._scratch
+        return kernels.ObservationViews(
+            self.candidates, self.nodes, self._edges, self._task_x, self._pair_x, self._total_x, self._mask,
+            place_of, rest_s,
+        )  # fmt: skip
+
     def observe(self, state: State) -> dict[str, np.ndarray]:
         """The observation of a state, as copies of fixed shape; the state is not changed.
 

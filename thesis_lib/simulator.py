@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from thesis_lib._kernels import events, rules
+from thesis_lib._kernels import events, policies, rules
 from thesis_lib._kernels import state as layout
 from thesis_lib._kernels.compiling import python_form
 from thesis_lib._kernels.state import BLOCKED, DONE, READY, RUNNING
@@ -299,6 +299,12 @@ class Simulator:
     def run_rule(self, rule: int, rng: np.ndarray) -> int:
         """Let a rule of `_kernels.rules` decide to the end; returns the number of tasks placed."""
         decisions = rules.run_rule(rule, *self._buffers, rng)
+        self._check(layout.STUCK if decisions < 0 else layout.OK)
+        return decisions
+
+    def run_policy(self, network: tuple, room: tuple, temperature: float, rng: np.ndarray) -> int:
+        """Let a network decide to the end (see `_kernels.policies.run_policy`); returns the number of decisions."""
+        decisions = policies.run_policy(*network, *self._buffers, *room, temperature, rng)
         self._check(layout.STUCK if decisions < 0 else layout.OK)
         return decisions
 

@@ -33,6 +33,7 @@ class BatchedWorkflowEnv(VecEnv):
     def __init__(self, n_envs: int, **options: Any):
         self._single = single = CloudWorkflowEnv(observation="graph", action="flat", **options)
         super().__init__(n_envs, single.observation_space, single.action_space)
+        self.n_vms = single.n_vms
         self._rule = single.base_rule if single.reward.needs_potential else -1
         self._generators: list[np.random.Generator | None] = [None] * n_envs
         self._problems: list[Problem | None] = [None] * n_envs

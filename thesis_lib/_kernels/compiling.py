@@ -19,6 +19,12 @@ LENDERS = ("cluster.py", "schedule.py")  # files outside this folder whose const
 # numbers follows numpy (no check for zero).
 kernel = njit(cache=True, error_model="numpy", _nrt=False)
 small_kernel = njit(cache=True, error_model="numpy", _nrt=False, inline="always")
+# Every array that a call hands on is seven numbers to copy, which costs more than most of what is
+# called in the inner loops. This one is compiled like a kernel, and then put in place of the call.
+inner_kernel = njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+
+# For sums whose order does not matter and in which every number is finite: the compiler may use SIMD for them.
+fast_kernel = njit(cache=True, error_model="numpy", _nrt=False, fastmath={"reassoc", "contract", "nsz"})
 
 allocating_kernel = njit(cache=True, error_model="numpy")  # one that makes arrays, or hands parts of arrays on
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from thesis_lib._kernels.compiling import kernel
 from thesis_lib._kernels.events import place, wait
-from thesis_lib._kernels.observe import ObservationViews, see
+from thesis_lib._kernels.observe import ObservationViews, only_action, see
 from thesis_lib._kernels.rules import choose, run_rule
 from thesis_lib._kernels.state import DONE_COUNT, hidden_sizes, problem_views, state_sizes, state_views
 
@@ -109,18 +109,6 @@ def base_actions(rows, rule, actions):
 
 
 @kernel
-def _only_action(rows, e):
-    """The only legal action of environment e, or -1 when there is a choice."""
-    found = -1
-    for a in range(rows.mask.shape[1]):
-        if rows.mask[e, a]:
-            if found >= 0:
-                return -1
-            found = a
-    return found
-
-
-@kernel
 def step_rows(rows, spare, actions, skip_forced, rule, illegal, base_s, done):
     """Step every environment that is not done: act, go on while forced, look.
 
@@ -138,7 +126,7 @@ def step_rows(rows, spare, actions, skip_forced, rule, illegal, base_s, done):
             observe_row(rows, e)
             n = rows.pi[e, 0]
             while skip_forced and rows.si[e, DONE_COUNT] < n:
-                only = _only_action(rows, e)
+                only = only_action(rows.mask[e])
                 if only < 0:
                     break
                 _act(rows, e, only)

@@ -345,6 +345,18 @@ def see(p, s, o, rng):
 
 
 @kernel
+def only_action(mask):
+    """The only legal action of an observation, or -1 when there is a choice or none."""
+    found = -1
+    for a in range(mask.shape[0]):
+        if mask[a]:
+            if found >= 0:
+                return -1
+            found = a
+    return found
+
+
+@kernel
 def observe(pi, pf, si, sf, candidates, nodes, edges, task_x, pair_x, total_x, mask, place_of, rest_s, rng):
     """Write one observation of a state; returns the number of candidates. `place_of` must hold -1 everywhere."""
     p = problem_views(pi, pf)

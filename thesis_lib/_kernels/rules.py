@@ -31,7 +31,7 @@ def _first_vm(p, s, t):
 
 
 @kernel
-def _fullest_vm(p, s, t):
+def fullest_vm(p, s, t):
     """Best fit: the VM that has the least CPU left when task t has started; -1 when none fits."""
     best, at = np.inf, -1
     for v in range(p.v):
@@ -51,7 +51,7 @@ def fastest_vm(p, s, t):
 
 
 @small_kernel
-def _keys(rule, p, s, t):
+def keys(rule, p, s, t):
     """(first key, second key) of task t; the smallest goes first, then the one ready first."""
     if rule == SJF:
         return p.mean_s[t], 0.0
@@ -111,9 +111,9 @@ def _choose_by_key(rule, p, s):
         t = s.ready[k]
         if not may_fit(p, t, most):
             continue
-        a, b = _keys(rule, p, s, t)
+        a, b = keys(rule, p, s, t)
         if a < best_a or (a == best_a and b < best_b):
-            v = _fullest_vm(p, s, t) if rule == CRITICAL_PATH else fastest_vm(p, s, t)
+            v = fullest_vm(p, s, t) if rule == CRITICAL_PATH else fastest_vm(p, s, t)
             if v >= 0 and (not patient or _earliest_finish_is_now(p, s, t, v)):
                 best_a, best_b, best_t, best_v = a, b, t, v
     return best_t, best_v
@@ -140,7 +140,7 @@ def _choose_tetris(p, s):
 
 
 @kernel
-def _next_random(rng):
+def next_random(rng):
     """splitmix64 (Steele, Lea and Flood, 2014): the next 64 random bits; rng is (1,) uint64."""
     rng[0] += np.uint64(0x9E3779B97F4A7C15)
     z = rng[0]
@@ -161,7 +161,7 @@ def _choose_random(p, s, rng):
         for v in range(p.v):
             if fits(p, s, t, v):
                 count += 1
-                if _next_random(rng) % np.uint64(count) == np.uint64(0):
+                if next_random(rng) % np.uint64(count) == np.uint64(0):
                     best_t, best_v = t, v
     return best_t, best_v
 

@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scheduler", metavar="NAME", default="heft", help=f"one of {', '.join(names())}")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="fixes the drawn durations (default 0)")
     parser.add_argument("--no-noise", action="store_true", help="every task takes exactly its mean duration")
+    parser.add_argument("--model", metavar="NAME|PATH", help="agent for a learned scheduler (default: the shipped one)")
     parser.add_argument("--time-limit", type=float, metavar="S", help="seconds for the scheduler optimal")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--gantt", metavar="OUT", help="draw the schedule to this .pdf, .png or .svg file")
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the scheduler, then print and draw the schedule."""
     from thesis_lib.simulator import simulate
 
-    scheduler = build_scheduler(arguments.scheduler, arguments.time_limit)
+    scheduler = build_scheduler(arguments.scheduler, arguments.time_limit, arguments.model)
     if arguments.gantt:
         refuse_picture(arguments.gantt)
         refuse_overwriting([Path(arguments.gantt)], [*arguments.files, *filter(None, [arguments.cluster])])
@@ -44,6 +45,8 @@ def run(arguments: argparse.Namespace) -> None:
     if not arguments.no_noise and not any(w.std_s.any() for w in workload.workflows):
         note("note: no task states a standard deviation, so every seed gives the mean durations")
     result = as_dict(schedule)
+    if (model := getattr(scheduler, "model_name", None)) is not None:
+        result |= {"model": model}
     plan = getattr(scheduler, "current", None)
     if plan is not None and plan.bound_s is not None:
         result |= {"bound_s": plan.bound_s, "proved_optimal": plan.optimal}
@@ -55,9 +58,10 @@ def run(arguments: argparse.Namespace) -> None:
         print_result(result, priced=any(vm.price_per_hour for vm in cluster.vms))
 
 
-def build_scheduler(name: str, time_limit_s: float | None) -> Scheduler:
-    """The scheduler of that name; WorkflowError when there is none or when it takes no time limit."""
-    options = {} if time_limit_s is None else {"time_limit_s": time_limit_s}
+def build_scheduler(name: str, time_limit_s: float | None, model: str | None = None) -> Scheduler:
+    """The scheduler of that name; WorkflowError when there is none or when it does not take what is given."""
+    given = {"time_limit_s": time_limit_s, "model": model}
+    options = {key: value for key, value in given.items() if value is not None}
     try:
         return make(name, **options)
     except ValueError as error:

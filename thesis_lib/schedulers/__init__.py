@@ -50,7 +50,12 @@ _SCHEDULERS: dict[str, tuple[str, Callable[..., Scheduler]]] = {
     "heft_patient": ("heft_online that waits for a busy VM where that finishes earlier", _rule("heft_patient")),
     "cpop": ("plan: the critical path on one VM", _lazy("cpop", "Cpop")),
     "peft": ("plan: optimistic cost table", _lazy("peft", "Peft")),
+    "srw_search": (
+        "srw_patient improved by rollouts in sampled futures (options: base, k, futures, z, later)",
+        _lazy("rollout_search", "srw_search"),
+    ),
     "optimal": ("plan: CP-SAT on mean durations with a time limit and a proved bound", _lazy("optimal", "Optimal")),
+    "drl": ("a trained agent: graph convolutions score every (task, VM) pair (option: model)", _lazy("learned", "Drl")),
 }
 
 

@@ -1,0 +1,242 @@
+"""Distillation: the policy learns what a rollout search finds, so that it need not search when it runs.
+
+One round: the policy runs training episodes; a share of its decisions is labelled, that is, its
+best few actions are compared by rollouts over sampled futures (`search.Rollouts`); then the
+network's scores are regressed on the advantages. The next round begins with the better policy and
+learns from the labels of all rounds.
+
+Single labels are noisy: seconds saved, with a standard error as large as themselves. Regression averages
+them over similar states, which picking "the" best action and imitating it would not.
+Expert iteration: Anthony, Tian and Barber, "Thinking fast and slow with deep learning and tree
+search", NeurIPS 2017; Silver et al., Nature 550, 2017.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed
+from tqdm.auto import tqdm
+
+from thesis_lib.agents import Agent
+from thesis_lib.checkpoints import read_arrays, write_arrays
+from thesis_lib.masked_policy import MaskedPolicy
+from thesis_lib.observation import Observer
+from thesis_lib.policy import Batch
+from thesis_lib.problems import training_case
+from thesis_lib.search import Rollouts
+from thesis_lib.simulator import Problem, Simulator
+from thesis_lib.train_config import TrainConfig
+from thesis_lib.workload import SEED_RANGES, duration_factors
+
+CHUNK = 1000  # labels that are collected and written together
+SHARE = 0.25  # of the decisions with a choice are labelled; neighbouring ones are much alike
+MINIBATCH = 512
+LARGEST_TARGET = 4.0
+FLOOR = 0.17  # in mean task durations: savings far below this are not told apart
+_LABEL_STREAM = 7700  # first word of the random stream
+
+
+@dataclass(frozen=True)
+class Labels:
+    """k labelled decisions, laid out one after another; `*_ptr` say where each one begins."""
+
+    task_x: np.ndarray  # (M, 22)
+    edges: np.ndarray  # (E, 2) positions among the decision's own tasks
+    pair_x: np.ndarray  # (P, 15) its legal pairs
+    pair_action: np.ndarray  # (P,)
+    total_x: np.ndarray  # (k, 21)
+    may_wait: np.ndarray  # (k,)
+    action: np.ndarray  # (C,) the actions that were compared, the policy's own first
+    target: np.ndarray  # (C,) what each saves, in units of its noise
+    task_ptr: np.ndarray  # (k + 1,)
+    edge_ptr: np.ndarray
+    pair_ptr: np.ndarray
+    action_ptr: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.total_x)
+
+
+# --- collecting ---------------------------------------------------------------------------
+
+
+def collect(agent: Agent, config: TrainConfig, round_number: int, chunk: int, count: int) -> Labels:
+    """`count` labelled decisions of the agent on training episodes that (seed, round, chunk) fix."""
+    rng = np.random.default_rng([_LABEL_STREAM, config.seed, round_number, chunk])
+    draw, rollouts = training_case(config), Rollouts(config.base_rule)
+    seeds = SEED_RANGES["train"]
+    rows: list[dict[str, np.ndarray]] = []
+    while len(rows) < count:
+        seed = int(rng.integers(seeds.start, seeds.stop))
+        workload, cluster = draw(seed)
+        problem = Problem(workload, cluster)
+        noisy = any((w.std_s > 0).any() for w in workload.workflows)
+        simulator = Simulator(problem, duration_factors(workload, seed))
+        observer = Observer(problem.n, problem.v, problem.w)
+        while not simulator.done and len(rows) < count:
+            state = simulator.state
+            logits = agent.logits(state)
+            actions = [a for a in np.argsort(-logits, kind="stable")[: config.candidates] if np.isfinite(logits[a])]
+            decisions = [agent.action_of(state, int(a)) for a in actions]
+            if len(actions) > 1 and rng.random() < SHARE:
+                saved_s, error_s = rollouts.advantages(state, decisions, rng, config.futures if noisy else 1)
+                scale_s = float(problem.views.mean_s[: problem.views.workflow_ptr[state.arrived]].mean())
+                noise_s = np.sqrt((error_s[1:] ** 2).mean() + (FLOOR * scale_s) ** 2) or 1.0
+                target = np.clip(saved_s / noise_s, -LARGEST_TARGET, LARGEST_TARGET)
+                rows.append(_without_padding(observer.observe(state)) | {"action": np.array(actions), "target": target})
+            simulator.wait() if decisions[0] is None else simulator.place(*decisions[0])
+    return _join(rows)
+
+
+def _without_padding(seen: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    legal = np.flatnonzero(seen["action_mask"][:-1])
+    pair_x = seen["pair_x"].reshape(len(seen["action_mask"]) - 1, -1)
+    n_tasks = int((seen["task_x"] != 0).any(axis=1).sum())
+    return {
+        "task_x": seen["task_x"][:n_tasks],
+        "edges": seen["edges"][seen["edges"][:, 0] >= 0].astype(np.int16),
+        "pair_x": pair_x[legal],
+        "pair_action": legal,
+        "total_x": seen["total_x"][None],
+        "may_wait": seen["action_mask"][-1:] > 0,
+    }
+
+
+def _join(parts: list[dict[str, np.ndarray]]) -> Labels:
+    arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    for ptr, name in (("task_ptr", "task_x"), ("edge_ptr", "edges"), ("pair_ptr", "pair_x"), ("action_ptr", "action")):
+        arrays[ptr] = np.concatenate([[0], np.cumsum([len(part[name]) for part in parts])])
+    return Labels(**arrays)
+
+
+# --- learning -----------------------------------------------------------------------------
+
+
+def learn(policy: MaskedPolicy, sets: list[Labels], epochs: int, learning_rate: float, rng: np.random.Generator,
+          progress: bool) -> float:  # fmt: skip
+    """Regress the network's scores on the targets; returns the share of their variance that it explains at the end.
+
+    Scores and targets are compared as differences from their mean over the actions of one decision, since a
+    score means nothing by itself.
+    """
+    where = np.array([(s, k) for s, labels in enumerate(sets) for k in range(len(labels))])
+    n_actions = int(policy.action_space.n)
+    steps = epochs * -(-len(where) // MINIBATCH)
+    optimizer = torch.optim.Adam(policy.network.parameters(), lr=learning_rate)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, max(steps - 1, 1))
+    explained = []
+    with tqdm(total=steps, desc="learning from labels", unit="step", disable=not progress) as bar:
+        for epoch in range(epochs):
+            order = rng.permutation(len(where))
+            for start in range(0, len(order), MINIBATCH):
+                chosen = where[order[start : start + MINIBATCH]]
+                batch, actions, row, target = assemble(sets, chosen, policy.n_vms, n_actions)
+                score = policy.network(batch)[0][row, actions]
+                error = _centred(score, row, batch.size) - (wanted := _centred(target, row, batch.size))
+                loss = (error**2).sum() / batch.size
+                optimizer.zero_grad()
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(policy.network.parameters(), 1.0)
+                optimizer.step()
+                schedule.step()
+                if epoch == epochs - 1:
+                    explained.append(1.0 - float((error**2).sum() / (wanted**2).sum().clamp(min=1e-9)))
+                bar.update()
+    return float(np.mean(explained))
+
+
+def _centred(x: torch.Tensor, row: torch.Tensor, b: int) -> torch.Tensor:
+    """x minus its mean over the entries of the same row."""
+    total = torch.zeros(b, dtype=x.dtype).index_add(0, row, x)
+    return x - (total / torch.bincount(row, minlength=b).clamp(min=1))[row]
+
+
+def assemble(sets: list[Labels], chosen: np.ndarray, n_vms: int, n_actions: int):
+    """Batch, compared actions (C,), their rows (C,) and targets (C,) of the decisions (set, number) in `chosen` (b, 2)."""
+    parts = [(sets[s], k) for s, k in chosen.tolist()]
+    sizes = {name: np.array([getattr(x, name)[k + 1] - getattr(x, name)[k] for x, k in parts])
+             for name in ("task_ptr", "edge_ptr", "pair_ptr", "action_ptr")}  # fmt: skip
+
+    def gather(name: str, ptr: str) -> torch.Tensor:
+        slices = [getattr(x, name)[getattr(x, ptr)[k] : getattr(x, ptr)[k + 1]] for x, k in parts]
+        return torch.as_tensor(np.concatenate(slices))
+
+    def rows(ptr: str) -> torch.Tensor:
+        return torch.as_tensor(np.repeat(np.arange(len(parts)), sizes[ptr]))
+
+    start = torch.as_tensor(np.cumsum(sizes["task_ptr"]) - sizes["task_ptr"])
+    edge_row, pair_row = rows("edge_ptr"), rows("pair_ptr")
+    pair_action = gather("pair_action", "pair_ptr").long()
+    slots = torch.zeros(len(parts), n_actions // n_vms, dtype=torch.bool)
+    slots[pair_row, pair_action // n_vms] = True
+    candidate_row, slot = slots.nonzero(as_tuple=True)
+    batch = Batch(
+        task_x=gather("task_x", "task_ptr"),
+        task_row=rows("task_ptr"),
+        edges=(gather("edges", "edge_ptr").long() + start[edge_row, None]).T,
+        candidate=start[candidate_row] + slot,
+        candidate_row=candidate_row,
+        pair_x=gather("pair_x", "pair_ptr"),
+        pair_task=start[pair_row] + pair_action // n_vms,
+        pair_row=pair_row,
+        pair_action=pair_action,
+        total_x=torch.as_tensor(np.stack([x.total_x[k] for x, k in parts])),
+        may_wait=torch.as_tensor(np.array([x.may_wait[k] for x, k in parts])),
+        n_actions=n_actions,
+    )
+    target = gather("target", "action_ptr").float()
+    return batch, gather("action", "action_ptr").long(), rows("action_ptr"), target
+
+
+# --- rounds -------------------------------------------------------------------------------
+
+
+class Distillation:
+    """The rounds of one training run; labels lie in files until the run has ended, so that none is made twice."""
+
+    def __init__(self, config: TrainConfig, folder: Path, jobs: int, progress: bool):
+        self.config, self.folder, self.jobs, self.progress = config, folder, jobs, progress
+
+    def run_round(self, round_number: int, policy: MaskedPolicy, agent: Agent) -> float:
+        """Label, then learn; returns the share of the labels' variance that the network explains."""
+        self._collect(round_number, agent)
+        sets = [_read(path) for path in self._files()]
+        rng = np.random.default_rng([_LABEL_STREAM, self.config.seed, round_number])
+        return learn(policy, sets, self.config.distill_epochs, self.config.distill_learning_rate, rng, self.progress)
+
+    def _path(self, round_number: int, chunk: int) -> Path:
+        return self.folder / f"{self.config.name}.labels-{round_number}-{chunk:03d}.npz"
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob(f"{self.config.name}.labels-*.npz"))
+
+    def _collect(self, round_number: int, agent: Agent) -> None:
+        total = self.config.labels_per_round
+        counts = [min(CHUNK, total - start) for start in range(0, total, CHUNK)]
+        missing = [c for c in range(len(counts)) if not self._path(round_number, c).exists()]
+        work = (delayed(_write)(self._path(round_number, c), agent, self.config, round_number, c, counts[c]) for c in missing)
+        done = Parallel(n_jobs=self.jobs, return_as="generator_unordered")(work)
+        with tqdm(total=total, initial=total - sum(counts[c] for c in missing), unit="label",
+                  desc=f"labels, round {round_number}", disable=not self.progress) as bar:  # fmt: skip
+            for count in done:
+                bar.update(count)
+
+    def clear(self) -> None:
+        """Remove the label files."""
+        for path in self._files():
+            path.unlink()
+
+
+def _write(path: Path, agent: Agent, config: TrainConfig, round_number: int, chunk: int, count: int) -> int:
+    labels = collect(agent, config, round_number, chunk, count)
+    write_arrays(path, vars(labels), {})
+    return len(labels)
+
+
+def _read(path: Path) -> Labels:
+    return Labels(**read_arrays(path)[0])
