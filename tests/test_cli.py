@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.random_agents import random_agent
 from thesis_lib import tuning
 from thesis_lib.__main__ import main
+from thesis_lib.agents import save_agent_file
 from thesis_lib.formats import load_workflow, save_workflow
 from thesis_lib.train_config import TrainConfig
 from thesis_lib.workflow import Task, Workflow
@@ -68,6 +70,21 @@ def test_optimal_reports_its_bound(capsys, chain):
     result = run_json(capsys, "schedule", chain, "--scheduler", "optimal", "--time-limit", "5", "--json")
     assert result["bound_s"] == pytest.approx(10)
     assert result["proved_optimal"] is True
+
+
+def test_drl_names_its_model(capsys, chain, tmp_path, monkeypatch):
+    monkeypatch.setattr("thesis_lib.agents.MODELS", tmp_path)
+    agent = random_agent(5, name="five")
+    path = save_agent_file(tmp_path / "five.npz", agent.meta, agent.weights)
+    for model in ("five", path):
+        result = run_json(capsys, "schedule", chain, "--scheduler", "drl", "--model", model, "--json", "--no-noise")
+        assert (result["scheduler"], result["model"], len(result["tasks"])) == ("drl", "five", 2)
+    assert "model" not in run_json(capsys, "schedule", chain, "--json")
+    assert "names no agent" in run_bad(capsys, "schedule", chain, "--scheduler", "drl")
+    assert "choose one of five" in run_bad(capsys, "schedule", chain, "--scheduler", "drl", "--model", "six")
+    assert "does not take model" in run_bad(capsys, "schedule", chain, "--model", "five")
+    path.write_bytes(path.read_bytes()[:1000])
+    assert "is damaged" in run_bad(capsys, "schedule", chain, "--scheduler", "drl", "--model", "five")
 
 
 def test_several_files_arrive_together(capsys, chain):

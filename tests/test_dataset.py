@@ -240,6 +240,8 @@ def test_check_finds_each_fault(copy):
     damaged.write_bytes(content)
     (copy / "sets" / "more.npz").write_bytes(b"")
     (copy / "real" / "bwa.json").unlink()
+    (copy / "models").mkdir()
+    (copy / "models" / "agent.npz").write_bytes(b"")  # agents are none of the data
     faults = dataset.check(copy)
     assert len(faults) == 4
     assert faults[0].startswith("sets/n10-wide-regular.npz: sha256 is ")

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+from thesis_lib import _kernels
 from thesis_lib._kernels.compiling import FOLDER, LENDERS
 
 CODE = """
@@ -56,3 +57,9 @@ def test_every_file_that_lends_constants_to_kernels_is_in_the_key_of_their_cache
     }
     outside = {module for module in imports if not module.startswith("thesis_lib._kernels")}
     assert outside == {f"thesis_lib.{name.removesuffix('.py')}" for name in LENDERS}
+
+
+def test_every_file_of_kernels_is_loaded_with_the_keyed_cache():
+    """A file that the package's __init__ does not import would be cached under a name that no change reaches."""
+    files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "compiling"}
+    assert files == set(_kernels.__all__)

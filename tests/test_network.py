@@ -1,5 +1,11 @@
 """The compiled forward pass against torch, against numpy matrices by hand, and against itself on changed inputs."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -189,3 +195,36 @@ def test_one_vm_and_one_task():
     problem = Problem(Workload.single(Workflow((Task(0, 1),))), Cluster((VM(0, 1, 1, 1),)))
     state = Simulator(problem, np.ones(1)).state
     assert random_agent().decide(state) == (0, 0)
+
+
+CODE = """
+import json
+import numpy as np
+from tests.random_agents import random_agent
+from thesis_lib.cluster import Cluster
+from thesis_lib.simulator import Problem, Simulator
+from thesis_lib.workload import duration_factors, poisson_stream
+
+workload, agent = poisson_stream(workflows=2, load=1.0, seed=11), random_agent(3)
+simulator = Simulator(Problem(workload, Cluster.stream()), duration_factors(workload, 4))
+for _ in range(30):
+    simulator.place(*simulator.state.legal_pairs()[0])
+twin = simulator.twin()
+agent.run(twin, 0.7, np.random.default_rng(1))
+print(json.dumps([agent.logits(simulator.state).clip(-1e9).tolist(), twin.schedule().finish_s.tolist()]))
+"""
+
+
+def test_compiled_and_plain_python_say_the_same():
+    """Sums in another order may differ in the last bits, so scores are compared and not their bits."""
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", CODE], env=os.environ | extra, capture_output=True, text=True,
+            cwd=Path(__file__).resolve().parents[1],
+        )
+        for extra in ({}, {"NUMBA_DISABLE_JIT": "1"})
+    ]  # fmt: skip
+    assert outputs[0].returncode == outputs[1].returncode == 0, outputs[1].stderr
+    (one, first_s), (two, second_s) = (json.loads(output.stdout) for output in outputs)
+    assert np.allclose(one, two, rtol=1e-5, atol=1e-5)
+    assert first_s == second_s

@@ -1,7 +1,6 @@
 """Tuning: the same trials whatever runs them, none run twice, nothing lost when it is stopped."""
 
 import csv
-import importlib.util
 import math
 import os
 import signal
@@ -360,7 +359,7 @@ def test_missing_ray_is_said_with_the_line_that_installs_it(tmp_path, monkeypatc
 
 
 @pytest.mark.skipif(
-    importlib.util.find_spec("thesis_lib.training") is None or importlib.util.find_spec("thesis_lib.agents") is None,
+    not all((ROOT / "thesis_lib" / name).is_file() for name in ("training.py", "agents.py")),
     reason="training and agent files are not part of the package yet",
 )
 def test_a_real_tiny_training_has_a_ratio(tmp_path):

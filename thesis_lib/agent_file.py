@@ -66,7 +66,7 @@ def read_agent(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     except Exception as error:  # damaged bytes make zipfile, zlib and numpy raise errors of any class
         message = " ".join(str(error).split()) or type(error).__name__
         raise WorkflowError(f"{path}: is damaged ({message}); restore the file or train the agent again") from error
-    if "meta" not in arrays:
+    if not isinstance(arrays.get("meta"), np.ndarray):
         raise WorkflowError(f"{path}: is not an agent file, it holds no meta; give one that training wrote")
     meta = _meta_of(path, arrays.pop("meta"))
     if fault := _fault_of(meta, arrays):
@@ -132,6 +132,8 @@ def _weights_fault(meta: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> st
         return f"it holds weights that {meta['network']} does not have: {', '.join(unknown)}"
     for name, shape in expected.items():
         array = arrays[name]
+        if not isinstance(array, np.ndarray):  # a zip entry that is no array
+            return f"{name} is no array; restore the file or train the agent again"
         if array.dtype != np.dtype("<f4"):
             return f"{name} holds {array.dtype}, not 32-bit numbers"
         if array.shape != shape:

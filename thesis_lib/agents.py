@@ -7,6 +7,7 @@ kept for the lesson and runs in torch, which is loaded only when such an agent d
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -233,7 +234,7 @@ def find_agent(name_or_path: str | Path) -> Agent:
     text = str(name_or_path)
     if text in agent_names():
         return load_agent_file(MODELS / f"{text}.npz")
-    if Path(text).suffix == ".npz" or len(Path(text).parts) > 1 or Path(text).exists():
+    if Path(text).suffix == ".npz" or len(Path(text).parts) > 1 or os.path.exists(text):
         return load_agent_file(text)
     raise WorkflowError(f"unknown agent {text!r}; give the path of an agent file, or {_choice()}")
 

@@ -31,7 +31,7 @@ from thesis_lib.tuning_engines import ENGINES
 from thesis_lib.workflow import WorkflowError
 
 TRIALS_FILE, BASE_FILE, BEST_FILE = "trials.csv", "base.yaml", "best.yaml"
-TRIAL_STEPS = 100_000  # of PPO, about 20 s on one core
+TRIAL_STEPS = 100_000  # of PPO, a minute or two of one core on streams
 TRIAL_INSTANCES = 100  # validation instances of a trial
 _TRIAL_STREAM = 7700  # first word of the random streams that draw the trials
 

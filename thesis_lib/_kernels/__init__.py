@@ -1,8 +1,8 @@
-"""Compiled kernels: the state of a run, its events, the rules, learned policies, and planning with insertion."""
+"""Compiled kernels: the state of a run, its events, the rules, learned policies, rollouts, and planning."""
 
 from thesis_lib._kernels.compiling import cache_keyed_by_sources
 
 with cache_keyed_by_sources():
-    from thesis_lib._kernels import episodes, events, network, observe, planning, policies, rules, state
+    from thesis_lib._kernels import episodes, events, network, observe, planning, policies, rollouts, rules, state
 
-__all__ = ["episodes", "events", "network", "observe", "planning", "policies", "rules", "state"]
+__all__ = ["episodes", "events", "network", "observe", "planning", "policies", "rollouts", "rules", "state"]

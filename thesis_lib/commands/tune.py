@@ -14,7 +14,9 @@ NAME, HELP = "tune", "search for good training settings: random trials, each a s
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_config(parser)
-    parser.add_argument("--trials", type=int, default=128, metavar="N", help="number of trials (default 128)")
+    parser.add_argument(
+        "--trials", type=int, default=128, metavar="N", help="number of trials (default 128, some hours)"
+    )
     parser.add_argument("--steps", type=int, default=100_000, metavar="N", help="PPO steps of a trial (default 100000)")
     parser.add_argument("--engine", default="local", metavar="NAME", help="local (default), or ray, if it is installed")
     parser.add_argument("--jobs", type=int, metavar="N", help="trials at the same time (default: one per core)")
