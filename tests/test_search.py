@@ -10,6 +10,7 @@ from thesis_lib._kernels import rules
 from thesis_lib.cluster import VM, Cluster
 from thesis_lib.generators import etl, layered, thesis_dag
 from thesis_lib.schedulers import make
+from thesis_lib.schedulers.base import Scheduler
 from thesis_lib.search import BASE_RULES, Rollouts
 from thesis_lib.simulator import Problem, Simulator, simulate
 from thesis_lib.workflow import Task, Workflow, WorkflowError
@@ -94,10 +95,9 @@ def test_a_task_that_still_runs_is_drawn_from_what_is_left_of_its_distribution(l
 # --- fairness -----------------------------------------------------------------------------
 
 
-def decisions(workload: Workload, factor: np.ndarray, until_s: float, later: int) -> list:
-    """What srw_search decides before `until_s`."""
+def decisions(search: Scheduler, workload: Workload, factor: np.ndarray, until_s: float) -> list:
+    """What the scheduler decides before `until_s`."""
     simulator = Simulator(Problem(workload, Cluster.stream()), factor)
-    search = make("srw_search", futures=3, k=3, later=later)
     search.reset(workload, Cluster.stream(), 5)
     taken = []
     while simulator.state.now_s < until_s:
@@ -108,14 +108,20 @@ def decisions(workload: Workload, factor: np.ndarray, until_s: float, later: int
     return taken
 
 
-@pytest.mark.parametrize("later", [0, 2])
-def test_the_search_knows_neither_workflows_to_come_nor_drawn_durations(later):
+SEARCHES = [
+    ("srw_search", {"futures": 3, "k": 3}), ("srw_search", {"futures": 3, "k": 3, "later": 2}),
+    ("randomized_list", {"samples": 8}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, options", SEARCHES)
+def test_a_search_knows_neither_workflows_to_come_nor_drawn_durations(name, options):
     """Other workflows after 150 s, at other times, and other ends of what runs then: the same decisions until then."""
     flows = tuple(layered(20, seed=s) for s in range(4))
     one = Workload(flows, (0.0, 40.0, 200.0, 300.0))
     other = Workload((*flows[:2], etl(35, seed=9), flows[0]), (0.0, 40.0, 151.0, 160.0))
     factor = duration_factors(one, 1)
-    taken = decisions(one, factor, 150.0, later)
+    taken = decisions(make(name, **options), one, factor, 150.0)
     assert taken[-1][0] > 40 and len(taken) > 10
 
     simulator = Simulator(Problem(one, Cluster.stream()), factor)
@@ -124,7 +130,7 @@ def test_the_search_knows_neither_workflows_to_come_nor_drawn_durations(later):
     finish_s = simulator.state.finish_s[:40]
     changed = np.ones(other.n_tasks)
     changed[:40] = np.where(finish_s <= 150.0, factor[:40], 50.0)
-    assert decisions(other, changed, 150.0, later) == taken
+    assert decisions(make(name, **options), other, changed, 150.0) == taken
 
 
 # --- decisions ----------------------------------------------------------------------------
@@ -163,6 +169,32 @@ def test_the_search_is_deterministic_and_valid_and_beats_its_base_rule():
         runs[0].validate()
         ratios.append(runs[0].mean_completion_s / runs[2].mean_completion_s)
     assert np.mean(ratios) < 1
+
+
+# --- randomised lists ---------------------------------------------------------------------
+
+
+def test_a_single_list_is_the_rule_itself():
+    one = Workload.single(thesis_dag(30, seed=1))
+    several = poisson_stream(workflows=4, load=1.0, seed=2)
+    for workload, cluster, rule in (
+        (one, Cluster.thesis(), "critical_path"),
+        (several, Cluster.stream(), "srw_patient"),
+    ):
+        runs = [simulate(make(name, **options), workload, cluster, seed=3)
+                for name, options in ((rule, {}), ("randomized_list", {"samples": 1}))]  # fmt: skip
+        assert np.array_equal(runs[0].start_s, runs[1].start_s)
+
+
+def test_many_lists_find_what_the_rule_misses_and_plan_what_happens():
+    """Never worse than critical_path, better on most DAGs, and the makespan is as planned."""
+    wins = 0
+    for seed in range(20):
+        workload = Workload.single(thesis_dag(30, seed=seed))
+        done, rule = (simulate(make(n), workload, Cluster.thesis()) for n in ("randomized_list", "critical_path"))
+        assert done.makespan_s == done.planned_makespan_s <= rule.makespan_s
+        wins += done.makespan_s < rule.makespan_s
+    assert wins > 10
 
 
 def test_bad_options():

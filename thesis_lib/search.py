@@ -23,6 +23,7 @@ from thesis_lib.generators import whole_number
 from thesis_lib.workflow import WorkflowError
 
 if TYPE_CHECKING:
+    from thesis_lib.cluster import Cluster
     from thesis_lib.simulator import Problem, State
     from thesis_lib.workload import Workload
 
@@ -31,9 +32,9 @@ BASE_RULES = tuple(RULES[code] for code in kernels.KEY_RULES)
 LATER = 0  # workflows to come that a future holds: measured, more of them only add noise
 
 
-def base_rule_for(workload: "Workload") -> str:
-    """The rule that rollouts go on with: critical_path for one workflow, srw_patient for several."""
-    return "critical_path" if len(workload) == 1 else "srw_patient"
+def base_rule_for(workload: "Workload", cluster: "Cluster") -> str:
+    """The rule that rollouts go on with: critical_path for one workflow on one VM, else srw_patient."""
+    return "critical_path" if len(workload) == len(cluster) == 1 else "srw_patient"
 
 
 def log_deviation(workload: "Workload") -> np.ndarray:
@@ -46,7 +47,7 @@ def log_deviation(workload: "Workload") -> np.ndarray:
 class Rollouts:
     """Judges actions by rollouts; one object serves one problem after another.
 
-    rule: the base rule, one of BASE_RULES; None takes `base_rule_for` the workload.
+    rule: the base rule, one of BASE_RULES; None takes `base_rule_for` the problem.
     later: workflows to come that a future holds at most. to_end: run these to the end and count
     them too, else stop when the workflows that have arrived are done.
 
@@ -63,7 +64,7 @@ class Rollouts:
     def prepare(self, problem: "Problem") -> None:
         """Make room for the rollouts of a problem; done by itself when a state of another problem comes."""
         views, workload = problem.views, problem.workload
-        self._code = RULES.index(self.rule or base_rule_for(workload))
+        self._code = RULES.index(self.rule or base_rule_for(workload, problem.cluster))
         self._sigma = log_deviation(workload)
         tasks, edges = (int(np.diff(ptr).max()) for ptr in (views.workflow_ptr, views.parent_ptr[views.workflow_ptr]))
         later = min(self.later, problem.w)

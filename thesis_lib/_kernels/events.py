@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from thesis_lib._kernels.compiling import allocating_kernel, kernel, small_kernel
+from thesis_lib._kernels.compiling import allocating_kernel, inner_kernel, kernel, small_kernel
 from thesis_lib._kernels.state import (
     ACTIVE,
     ARRIVED,
@@ -55,7 +55,7 @@ def _swap(h, a, b):
     h.index[a], h.index[b] = h.index[b], h.index[a]
 
 
-@kernel
+@inner_kernel
 def push(h, time, kind, index):
     i = h.size[0]
     h.size[0] = i + 1
@@ -65,7 +65,7 @@ def push(h, time, kind, index):
         i = (i - 1) // 2
 
 
-@kernel
+@inner_kernel
 def pop(h):
     """Remove the first event; read it at position 0 before."""
     last = h.size[0] - 1
@@ -87,7 +87,7 @@ def pop(h):
 # --- events -------------------------------------------------------------------------------
 
 
-@kernel
+@inner_kernel
 def _queue_next_data(p, s, h, t):
     """Queue the next moment at which task t's data is complete on one more VM."""
     soonest, at = np.inf, -1
@@ -100,7 +100,7 @@ def _queue_next_data(p, s, h, t):
         s.counts[PENDING] += 1
 
 
-@kernel
+@inner_kernel
 def _make_ready(p, s, h, t):
     s.status[t] = READY
     s.ready_s[t] = s.now[0]
@@ -145,7 +145,7 @@ def _unlink(s, t, v):
         s.previous_on[after] = before
 
 
-@kernel
+@inner_kernel
 def _finish(p, s, h, t):
     v = s.vm[t]
     s.status[t] = DONE
@@ -178,7 +178,7 @@ def _finish(p, s, h, t):
             _make_ready(p, s, h, child)
 
 
-@kernel
+@inner_kernel
 def _fits_on(p, s, v):
     """True when some ready task can start on VM v."""
     for k in range(s.counts[READY_COUNT]):
@@ -187,7 +187,7 @@ def _fits_on(p, s, v):
     return False
 
 
-@kernel
+@inner_kernel
 def process_due_events(p, s, h):
     """Handle every event at or before now, in the order (time, kind, index), arrivals last.
 
@@ -234,7 +234,7 @@ def _pass_time(p, s, moment_s):
     s.now[0] = moment_s
 
 
-@kernel
+@inner_kernel
 def jump(p, s, h):
     """Move the clock to the next event; False when there is none."""
     while h.size[0] > 0 and h.kind[0] == DATA and s.status[h.index[0] // p.v] != READY:
@@ -270,7 +270,7 @@ def advance(p, s, h):
     return STUCK
 
 
-@kernel
+@inner_kernel
 def put(p, s, h, t, v):
     s.status[t] = RUNNING
     s.vm[t] = v

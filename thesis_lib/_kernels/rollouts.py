@@ -259,7 +259,7 @@ def _copy_present(p, s, rule, scene, start):
                 start.status[m], start.missing[m], start.vm[m] = s.status[t], s.missing[t], s.vm[t]
                 m += 1
         scene.arrival_s[f] = p.arrival_s[w]
-        start.tasks_left[f], start.work_left[f], start.ready_count[f] = s.tasks_left[w], s.work_left[w], 0
+        start.tasks_left[f], start.work_left[f] = s.tasks_left[w], s.work_left[w]
         f += 1
         scene.flow_ptr[f] = m
     scene.sizes[OPEN_TASKS], scene.sizes[OPEN_FLOWS] = m, f
@@ -304,7 +304,15 @@ def begin(p, s, rule, scene, start):
     """Fill the scene's present and the start of the rollouts from the state at the decision."""
     _copy_present(p, s, rule, scene, start)
     _copy_running(p, s, scene, start)
+    order_start(s, rule, scene, start)
+
+
+@kernel
+def order_start(s, rule, scene, start):
+    """Sort the groups and their ready tasks by the keys as they are now."""
     start.counts[ORDERED] = start.counts[PASSED_OVER] = 0
+    for f in range(scene.sizes[OPEN_FLOWS]):
+        start.ready_count[f] = 0
     if _by_flow(rule):
         for g in range(scene.sizes[OPEN_FLOWS]):
             _insert_group(start, g)

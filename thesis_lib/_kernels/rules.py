@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from thesis_lib._kernels.compiling import kernel, small_kernel
+from thesis_lib._kernels.compiling import inner_kernel, kernel, small_kernel
 from thesis_lib._kernels.events import jump, jump_to_opening, process_due_events, put
 from thesis_lib._kernels.state import (
     DONE_COUNT,
@@ -22,7 +22,7 @@ RULES = ("fcfs", "fcfs_backfill", "sjf", "tetris", "critical_path", "srw", "srw_
 FCFS, FCFS_BACKFILL, SJF, TETRIS, CRITICAL_PATH, SRW, SRW_PATIENT, HEFT_ONLINE, HEFT_PATIENT, RANDOM = range(10)
 
 
-@kernel
+@inner_kernel
 def _first_vm(p, s, t):
     for v in range(p.v):
         if fits(p, s, t, v):
@@ -30,7 +30,7 @@ def _first_vm(p, s, t):
     return -1
 
 
-@kernel
+@inner_kernel
 def fullest_vm(p, s, t):
     """Best fit: the VM that has the least CPU left when task t has started; -1 when none fits."""
     best, at = np.inf, -1
@@ -40,7 +40,7 @@ def fullest_vm(p, s, t):
     return at
 
 
-@kernel
+@inner_kernel
 def fastest_vm(p, s, t):
     """The VM that finishes task t first if it starts now; -1 when none fits."""
     best, at = np.inf, -1
@@ -71,7 +71,7 @@ def _choose_fcfs(p, s, backfill):
     return -1, -1
 
 
-@kernel
+@inner_kernel
 def expected_start(p, s, t, v):
     """When VM v will have room for task t, if its running tasks end after their mean durations."""
     at = s.now[0]
@@ -86,8 +86,8 @@ def expected_start(p, s, t, v):
     return max(at, s.data_s[t, v]) if p.has_data else at
 
 
-@kernel
-def _earliest_finish_is_now(p, s, t, v):
+@inner_kernel
+def earliest_finish_is_now(p, s, t, v):
     """True unless a busy VM is expected to finish task t before VM v, which is free, would."""
     finish = s.now[0] + p.exec_s[t, v]
     for u in range(p.v):
@@ -97,7 +97,7 @@ def _earliest_finish_is_now(p, s, t, v):
     return True
 
 
-@kernel
+@inner_kernel
 def _choose_by_key(rule, p, s):
     """The task with the smallest key among those that may start now, and its VM.
 
@@ -114,7 +114,7 @@ def _choose_by_key(rule, p, s):
         a, b = keys(rule, p, s, t)
         if a < best_a or (a == best_a and b < best_b):
             v = fullest_vm(p, s, t) if rule == CRITICAL_PATH else fastest_vm(p, s, t)
-            if v >= 0 and (not patient or _earliest_finish_is_now(p, s, t, v)):
+            if v >= 0 and (not patient or earliest_finish_is_now(p, s, t, v)):
                 best_a, best_b, best_t, best_v = a, b, t, v
     return best_t, best_v
 

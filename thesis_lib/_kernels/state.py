@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from thesis_lib._kernels.compiling import kernel, small_kernel
+from thesis_lib._kernels.compiling import inner_kernel, kernel, small_kernel
 from thesis_lib.cluster import RESOURCE_TOLERANCE
 
 BLOCKED, READY, RUNNING, DONE = 0, 1, 2, 3
@@ -226,7 +226,7 @@ def may_fit(p, t, most):
     )
 
 
-@kernel
+@inner_kernel
 def fits_anywhere(p, s, t):
     """True when ready task t can start on some VM now."""
     for v in range(p.v):

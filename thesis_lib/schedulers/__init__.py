@@ -50,6 +50,10 @@ _SCHEDULERS: dict[str, tuple[str, Callable[..., Scheduler]]] = {
     "heft_patient": ("heft_online that waits for a busy VM where that finishes earlier", _rule("heft_patient")),
     "cpop": ("plan: the critical path on one VM", _lazy("cpop", "Cpop")),
     "peft": ("plan: optimistic cost table", _lazy("peft", "Peft")),
+    "randomized_list": (
+        "the best of many lists with randomised ranks, on mean durations (options: samples, spread)",
+        _lazy("randomized_list", "RandomizedList"),
+    ),
     "srw_search": (
         "srw_patient improved by rollouts in sampled futures (options: base, k, futures, z, later)",
         _lazy("rollout_search", "srw_search"),

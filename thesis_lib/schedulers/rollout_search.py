@@ -25,7 +25,7 @@ class RolloutSearch(Scheduler):
     """Takes the base rule's action unless another one saves significantly more completion time.
 
     base: the rule that proposes and that the rollouts go on with, one of `search.BASE_RULES`;
-    None takes critical_path for one workflow and srw_patient for several. k: actions that are
+    None takes `search.base_rule_for` the problem. k: actions that are
     compared, the base rule's, waiting and the next best pairs. futures: how many are sampled. z: least mean
     saving in units of its standard error. later: workflows to come in each future.
 
