@@ -13,13 +13,14 @@ search", NeurIPS 2017; Silver et al., Nature 550, 2017.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 import torch
 from joblib import Parallel, delayed
+from torch import Tensor
 from tqdm.auto import tqdm
 
 from thesis_lib.agents import Agent
@@ -35,7 +36,8 @@ from thesis_lib.workload import SEED_RANGES, duration_factors
 
 CHUNK = 1000  # labels that are collected and written together
 SHARE = 0.25  # of the decisions with a choice are labelled; neighbouring ones are much alike
-MINIBATCH = 512
+MINIBATCH = 256
+LONGEST_GRADIENT = 1.0
 LARGEST_TARGET = 4.0
 FLOOR = 0.17  # in mean task durations: savings far below this are not told apart
 _LABEL_STREAM = 7700  # first word of the random stream
@@ -60,6 +62,55 @@ class Labels:
 
     def __len__(self) -> int:
         return len(self.total_x)
+
+    def batch(self, chosen: np.ndarray, n_vms: int, n_actions: int) -> tuple[Batch, Tensor, Tensor, Tensor]:
+        """Some decisions (b,) for the network, and their compared actions (C,), rows (C,) and targets (C,)."""
+        tasks, task_row = _rows_of(self.task_ptr, chosen)
+        edges, edge_row = _rows_of(self.edge_ptr, chosen)
+        pairs, pair_row = _rows_of(self.pair_ptr, chosen)
+        compared, row = _rows_of(self.action_ptr, chosen)
+        counts = self.task_ptr[chosen + 1] - self.task_ptr[chosen]
+        start = np.cumsum(counts) - counts
+        slot = self.pair_action[pairs] // n_vms
+        candidate, first = np.unique(start[pair_row] + slot, return_index=True)
+        batch = Batch(
+            task_x=_tensor(self.task_x[tasks]),
+            task_row=_tensor(task_row),
+            edges=_tensor((self.edges[edges].astype(np.int64) + start[edge_row, None]).T),
+            candidate=_tensor(candidate),
+            candidate_row=_tensor(pair_row[first]),
+            pair_x=_tensor(self.pair_x[pairs]),
+            pair_task=_tensor(start[pair_row] + slot),
+            pair_row=_tensor(pair_row),
+            pair_action=_tensor(self.pair_action[pairs]),
+            total_x=_tensor(self.total_x[chosen]),
+            may_wait=_tensor(self.may_wait[chosen]),
+            n_actions=n_actions,
+        )
+        return batch, _tensor(self.action[compared]), _tensor(row), _tensor(self.target[compared].astype(np.float32))
+
+
+def _rows_of(ptr: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of everything that belongs to the chosen decisions, and which of them it belongs to."""
+    counts = ptr[chosen + 1] - ptr[chosen]
+    row = np.repeat(np.arange(len(chosen)), counts)
+    return np.arange(len(row)) + (ptr[chosen] - (np.cumsum(counts) - counts))[row], row
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def joined(sets: Sequence[Labels]) -> Labels:
+    """All decisions of several sets as one."""
+    arrays = {
+        f.name: np.concatenate([getattr(x, f.name) for x in sets]) for f in fields(Labels) if not f.name.endswith("_ptr")
+    }
+    for f in fields(Labels):
+        if f.name.endswith("_ptr"):
+            counts = np.concatenate([np.diff(getattr(x, f.name)) for x in sets])
+            arrays[f.name] = np.concatenate([[0], np.cumsum(counts)])
+    return Labels(**arrays)
 
 
 # --- collecting ---------------------------------------------------------------------------
@@ -117,35 +168,33 @@ def _join(parts: list[dict[str, np.ndarray]]) -> Labels:
 # --- learning -----------------------------------------------------------------------------
 
 
-def learn(policy: MaskedPolicy, sets: list[Labels], epochs: int, learning_rate: float, rng: np.random.Generator,
+def learn(policy: MaskedPolicy, labels: Labels, epochs: int, learning_rate: float, rng: np.random.Generator,
           progress: bool) -> float:  # fmt: skip
     """Regress the network's scores on the targets; returns the share of their variance that it explains at the end.
 
     Scores and targets are compared as differences from their mean over the actions of one decision, since a
     score means nothing by itself.
     """
-    where = np.array([(s, k) for s, labels in enumerate(sets) for k in range(len(labels))])
     n_actions = int(policy.action_space.n)
-    steps = epochs * -(-len(where) // MINIBATCH)
+    steps = epochs * -(-len(labels) // MINIBATCH)
     optimizer = torch.optim.Adam(policy.network.parameters(), lr=learning_rate)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, max(steps - 1, 1))
     explained = []
     with tqdm(total=steps, desc="learning from labels", unit="step", disable=not progress) as bar:
         for epoch in range(epochs):
-            order = rng.permutation(len(where))
+            order = rng.permutation(len(labels))
             for start in range(0, len(order), MINIBATCH):
-                chosen = where[order[start : start + MINIBATCH]]
-                batch, actions, row, target = assemble(sets, chosen, policy.n_vms, n_actions)
+                batch, actions, row, target = labels.batch(order[start : start + MINIBATCH], policy.n_vms, n_actions)
                 score = policy.network(batch)[0][row, actions]
                 error = _centred(score, row, batch.size) - (wanted := _centred(target, row, batch.size))
                 loss = (error**2).sum() / batch.size
                 optimizer.zero_grad()
                 loss.backward()
-                torch.nn.utils.clip_grad_norm_(policy.network.parameters(), 1.0)
+                torch.nn.utils.clip_grad_norm_(policy.network.parameters(), LONGEST_GRADIENT)
                 optimizer.step()
                 schedule.step()
                 if epoch == epochs - 1:
-                    explained.append(1.0 - float((error.detach()**2).sum() / (wanted**2).sum().clamp(min=1e-9)))
+                    explained.append(1.0 - float((error.detach() ** 2).sum() / (wanted**2).sum().clamp(min=1e-9)))
                 bar.update()
     return float(np.mean(explained))
 
@@ -154,43 +203,6 @@ def _centred(x: torch.Tensor, row: torch.Tensor, b: int) -> torch.Tensor:
     """x minus its mean over the entries of the same row."""
     total = torch.zeros(b, dtype=x.dtype).index_add(0, row, x)
     return x - (total / torch.bincount(row, minlength=b).clamp(min=1))[row]
-
-
-def assemble(sets: list[Labels], chosen: np.ndarray, n_vms: int, n_actions: int):
-    """Batch, compared actions (C,), their rows (C,) and targets (C,) of the decisions (set, number) in `chosen` (b, 2)."""
-    parts = [(sets[s], k) for s, k in chosen.tolist()]
-    sizes = {name: np.array([getattr(x, name)[k + 1] - getattr(x, name)[k] for x, k in parts])
-             for name in ("task_ptr", "edge_ptr", "pair_ptr", "action_ptr")}  # fmt: skip
-
-    def gather(name: str, ptr: str) -> torch.Tensor:
-        slices = [getattr(x, name)[getattr(x, ptr)[k] : getattr(x, ptr)[k + 1]] for x, k in parts]
-        return torch.as_tensor(np.concatenate(slices))
-
-    def rows(ptr: str) -> torch.Tensor:
-        return torch.as_tensor(np.repeat(np.arange(len(parts)), sizes[ptr]))
-
-    start = torch.as_tensor(np.cumsum(sizes["task_ptr"]) - sizes["task_ptr"])
-    edge_row, pair_row = rows("edge_ptr"), rows("pair_ptr")
-    pair_action = gather("pair_action", "pair_ptr").long()
-    slots = torch.zeros(len(parts), n_actions // n_vms, dtype=torch.bool)
-    slots[pair_row, pair_action // n_vms] = True
-    candidate_row, slot = slots.nonzero(as_tuple=True)
-    batch = Batch(
-        task_x=gather("task_x", "task_ptr"),
-        task_row=rows("task_ptr"),
-        edges=(gather("edges", "edge_ptr").long() + start[edge_row, None]).T,
-        candidate=start[candidate_row] + slot,
-        candidate_row=candidate_row,
-        pair_x=gather("pair_x", "pair_ptr"),
-        pair_task=start[pair_row] + pair_action // n_vms,
-        pair_row=pair_row,
-        pair_action=pair_action,
-        total_x=torch.as_tensor(np.stack([x.total_x[k] for x, k in parts])),
-        may_wait=torch.as_tensor(np.array([x.may_wait[k] for x, k in parts])),
-        n_actions=n_actions,
-    )
-    target = gather("target", "action_ptr").float()
-    return batch, gather("action", "action_ptr").long(), rows("action_ptr"), target
 
 
 # --- rounds -------------------------------------------------------------------------------
@@ -205,9 +217,9 @@ class Distillation:
     def run_round(self, round_number: int, policy: MaskedPolicy, agent: Agent) -> float:
         """Label, then learn; returns the share of the labels' variance that the network explains."""
         self._collect(round_number, agent)
-        sets = [_read(path) for path in self._files()]
+        labels = joined([_read(path) for path in self._files()])
         rng = np.random.default_rng([_LABEL_STREAM, self.config.seed, round_number])
-        return learn(policy, sets, self.config.distill_epochs, self.config.distill_learning_rate, rng, self.progress)
+        return learn(policy, labels, self.config.distill_epochs, self.config.distill_learning_rate, rng, self.progress)
 
     def _path(self, round_number: int, chunk: int) -> Path:
         return self.folder / f"{self.config.name}.labels-{round_number}-{chunk:03d}.npz"
