@@ -59,7 +59,7 @@ _SCHEDULERS: dict[str, tuple[str, Callable[..., Scheduler]]] = {
         _lazy("rollout_search", "srw_search"),
     ),
     "drl_search": (
-        "a trained agent improved by search (options: model, k, futures, z, samples)",
+        "a trained agent improved by search (options: model, k, futures, z, samples, lists)",
         _lazy("learned_search", "DrlSearch"),
     ),
     "optimal": ("plan: CP-SAT on mean durations with a time limit and a proved bound", _lazy("optimal", "Optimal")),

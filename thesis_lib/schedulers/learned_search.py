@@ -30,7 +30,7 @@ class DrlSearch(Scheduler):
     stands unless another one saves significantly more.
 
     One workflow whose durations are certain: the agent runs it `samples` times, once greedily and else
-    drawing its actions; the best schedule is the start of as many randomised lists (`RandomizedList`),
+    drawing its actions; the best schedule is the start of `lists` randomised lists (`RandomizedList`),
     and the best of all is carried out.
 
     model: as in `Drl`. futures, z: as in `RolloutSearch`. temperature: of the drawn actions.
@@ -40,13 +40,13 @@ class DrlSearch(Scheduler):
 
     def __init__(
         self, model: Agent | str | Path | None = None, k: int = 4, futures: int = 16, z: float = 1.0,
-        samples: int = 64, temperature: float = 1.0,
+        samples: int = 64, lists: int = 256, temperature: float = 1.0,
     ):  # fmt: skip
         self._drl = Drl(model)
         self._k, self._futures = whole_number(k, "k", 1), whole_number(futures, "futures", 1)
         self._least_z, self._temperature = finite_number(z, "z"), finite_number(temperature, "temperature")
         self._samples = whole_number(samples, "samples", 1)
-        self._rollouts, self._lists = Rollouts(), RandomizedList(self._samples)
+        self._rollouts, self._lists = Rollouts(), RandomizedList(whole_number(lists, "lists", 1))
         self._rng = np.zeros(1, np.uint64)
 
     @property
