@@ -16,7 +16,7 @@ from tests.test_network import assert_same_logits, torch_logits
 from tests.test_observation import steps
 from thesis_lib import agents, policy
 from thesis_lib.agent_file import NETWORKS, weight_shapes
-from thesis_lib.agents import default_agent_for, find_agent, load_agent_file, save_agent_file
+from thesis_lib.agents import default_agent_for, load_agent, load_agent_file, save_agent_file
 from thesis_lib.cluster import VM, Cluster
 from thesis_lib.observation import Observer
 from thesis_lib.set_file import npz_bytes
@@ -221,16 +221,16 @@ def models(tmp_path, monkeypatch):
 
 
 def test_agents_are_found_by_name_and_by_path(models, saved):
-    assert find_agent("t").name == "t"
-    assert find_agent(models / "s.npz").name == "s"
-    assert find_agent(str(saved[1])).name == "one"
+    assert load_agent("t").name == "t"
+    assert load_agent(models / "s.npz").name == "s"
+    assert load_agent(str(saved[1])).name == "one"
     with pytest.raises(WorkflowError, match="unknown agent 'u'; .* choose one of s, t"):
-        find_agent("u")
+        load_agent("u")
     with pytest.raises(WorkflowError, match="no such file"):
-        find_agent("u.npz")
+        load_agent("u.npz")
     for odd in ("", "x" * 5000, "a\0b", "a\0b.npz"):
         with pytest.raises(WorkflowError):
-            find_agent(odd)
+            load_agent(odd)
 
 
 def test_the_default_agent_is_the_one_for_the_problem(models):
@@ -251,7 +251,7 @@ def test_without_agents_it_says_so(models):
     with pytest.raises(WorkflowError, match="where there is none yet"):
         default_agent_for(one, vm)
     with pytest.raises(WorkflowError, match="where there is none yet"):
-        find_agent("s")
+        load_agent("s")
 
 
 # --- deciding -----------------------------------------------------------------------------

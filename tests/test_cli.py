@@ -385,7 +385,7 @@ def training(monkeypatch, tmp_path):
     """A stand-in for the training itself, which notes its calls and leaves the files of a run, and a folder."""
     calls = []
 
-    def train(config, out, resume=False, progress=True):
+    def train(config, out, resume=False, progress=True, jobs=1):
         calls.append((config, Path(out), resume))
         (Path(out) / f"{config.name}.yaml").write_text(config.to_yaml())
         (Path(out) / f"{config.name}.state.npz").touch()

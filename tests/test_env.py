@@ -39,10 +39,7 @@ def by_rule(name):
     rule = make(name)
 
     def choose(env, observation, info):
-        decision = rule.decide(env.simulator.state)
-        if decision is None:
-            return len(info["action_mask"]) - 1
-        return env._slots.tolist().index(decision[0]) * env.n_vms + decision[1]
+        return env.action_of(rule.decide(env.simulator.state))
 
     return choose
 
@@ -112,7 +109,7 @@ def test_masks_are_the_legal_pairs_and_copies(observation):
             state, mask = env.simulator.state, info["action_mask"]
             slots = [t for t in env._slots.tolist() if t >= 0]
             legal = {(t, v) for t, v in state.legal_pairs().tolist() if t in slots}
-            offered = {env._meaning(a) for a in np.flatnonzero(mask[:-1]).tolist()}
+            offered = {env.decision_of(a) for a in np.flatnonzero(mask[:-1]).tolist()}
             assert offered == legal
             assert mask[-1] == state.can_wait
             assert mask.any()
@@ -160,6 +157,17 @@ def test_an_agent_that_is_always_illegal_comes_to_an_end():
     assert truncated
     assert len(rewards) == 5 * env.simulator.state.n_tasks + 100
     assert "schedule" not in infos[-1]
+
+
+def test_actions_and_decisions_are_inverse_and_a_task_without_slot_is_named():
+    env = CloudWorkflowEnv(**STREAM)
+    _, info = env.reset(seed=4)
+    for action in np.flatnonzero(info["action_mask"]).tolist():
+        assert env.action_of(env.decision_of(action)) == action
+    assert env.decision_of(env.n_slots * env.n_vms) is None
+    for task in (-1, 10**6):
+        with pytest.raises(WorkflowError, match=f"task {task} has no slot now; the slots hold"):
+            env.action_of((task, 0))
 
 
 def test_stepping_without_an_episode_is_refused():

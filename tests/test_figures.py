@@ -198,7 +198,7 @@ def test_only_one_language(tmp_path):
 def test_list_figures():
     assert figures.list_figures() == list(figures.FIGURES)
     assert figures.list_figures("two_clocks") == ["two_clocks"]
-    assert len(figures.list_figures()) == 10
+    assert len(figures.list_figures()) == 11
 
 
 def test_the_readme_states_the_ratios_of_the_committed_stream():
@@ -233,3 +233,20 @@ def test_a_folder_that_is_a_file_is_refused_before_any_work(tmp_path, monkeypatc
     (tmp_path / "file").write_text("mine")
     with pytest.raises(WorkflowError, match="cannot be written: .* is no folder"):
         figures.make_figures(tmp_path / "file", "dag_real")
+
+
+def test_the_committed_rewards_follow_from_completion_times():
+    """flow_time is minus total completion time / 1000 s; potential is measured from the base rule on the same draw."""
+    rows = rows_of(COMMITTED, "reward_iterations")
+    seeds = range(figures.STREAM_FIRST_SEED, figures.STREAM_FIRST_SEED + figures.STREAM_DRAWS)
+    assert sorted((int(r["seed"]), r["rule"]) for r in rows) == sorted(
+        (seed, rule) for seed in seeds for rule in figures.REWARD_RULES
+    )
+    base_s = {r["seed"]: float(r["mean_completion_s"]) for r in rows if r["rule"] == figures.REWARD_BASE}
+    known_s = {(r["seed"], r["rule"]): float(r["mean_completion_s"]) for r in rows_of(COMMITTED, "stream_completion")}
+    for row in rows:
+        mean_s, workflows = float(row["mean_completion_s"]), figures.STREAM_WORKFLOWS
+        assert mean_s == known_s[row["seed"], row["rule"]]
+        assert float(row["flow_time"]) == pytest.approx(-0.001 * workflows * mean_s)
+        saved_s = workflows * (base_s[row["seed"]] - mean_s)
+        assert float(row["potential"]) == pytest.approx(0.001 * saved_s, abs=1e-5)

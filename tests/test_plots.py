@@ -195,6 +195,14 @@ def test_bootstrap_interval_agrees_with_the_normal_one():
     assert plots.mean_interval([3.0, 3.0, 3.0]) == (3.0, 3.0, 3.0)
 
 
+def test_rank_agreement_by_hand():
+    """Ranks (1, 2, 3) and (1, 3, 2): 1 - 6 x 2 / (3 x 8) = 0.5; the second draw is the reverse, -1."""
+    completion_s = {"a": [10, 1], "b": [20, 2], "c": [30, 3]}
+    returns = {"a": [5, 0], "b": [3, 10], "c": [4, 20]}
+    assert plots.rank_agreement(returns, completion_s) == pytest.approx((0.5 - 1) / 2)
+    assert plots.rank_agreement({k: [-x for x in v] for k, v in completion_s.items()}, completion_s) == 1
+
+
 @pytest.mark.parametrize("family", ["monte_carlo", "ml_pipeline", "etl"])
 def test_largest_gap_of_the_laws_own_quantiles(family):
     n = 50
@@ -290,6 +298,7 @@ def build_all(lang: str) -> dict:
         "real": plots.plot_real({"a": diamond(), "b": shown[0]}, shown, lang=lang),
         "rules": plots.plot_rules({"a": {"fcfs": 1.2, "heft": 1.0}}, lang=lang),
         "completion": plots.plot_completion(sample, "heft_online", lang=lang),
+        "rewards": plots.plot_rewards({"v1": sample, "potential": sample}, sample, lang=lang),
     }
 
 

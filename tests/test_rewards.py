@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 from tests.test_env import STREAM, at_random, by_rule, play
+from thesis_lib.cluster import VM, Cluster
 from thesis_lib.env import CloudWorkflowEnv
-from thesis_lib.rewards import REWARDS, Measures, reward_named
-from thesis_lib.workflow import WorkflowError
+from thesis_lib.rewards import REWARDS, Measures, measures_of_schedule, reward_named
+from thesis_lib.schedulers import make
+from thesis_lib.simulator import simulate
+from thesis_lib.workflow import Task, Workflow, WorkflowError
+from thesis_lib.workload import Workload
 
 
 def total_terms(infos) -> dict[str, float]:
@@ -58,6 +62,24 @@ def test_measures_are_those_of_the_schedule():
     weighted = 0.3 * share["cpu"] + 0.5 * share["memory"] + 0.2 * share["bandwidth"]
     assert measures.used_s == pytest.approx(weighted * done.makespan_s)
     assert measures.flow_s == pytest.approx(done.completion_s.sum())
+
+
+def test_measures_of_a_schedule_by_hand():
+    """One core of speed 2: a (10 s) runs 0-5, b (4 s) waits and runs 5-7; deadlines 20 s and 8 s after ready."""
+    two = Workload.together([Workflow([Task("a", 10, cpu=1, memory_gb=2)]), Workflow([Task("b", 4, cpu=1)])])
+    one_core = Cluster([VM(0, cpu=1, memory_gb=4, bandwidth_gbps=1, speed=2.0)])
+    found = measures_of_schedule(simulate(make("fcfs"), two, one_core, noise=False), base_completion_s=20)
+    used_s = 0.3 * 7 + 0.5 * (2 / 4) * 5
+    assert astuple(found) == pytest.approx((2, 0, 15 + 1, 5, used_s, 5 + 7, 0, 20 - 12))
+
+
+@pytest.mark.parametrize("name", REWARDS)
+def test_the_rewards_of_all_steps_sum_to_the_reward_of_the_schedule(name):
+    env = CloudWorkflowEnv(reward=name, **STREAM)
+    base_s = play(env, by_rule("srw_patient"), options={"instance": 8})[1][-1]["schedule"].completion_s.sum()
+    rewards, infos, _ = play(env, by_rule("srw"), options={"instance": 8})
+    expected = REWARDS[name].value(measures_of_schedule(infos[-1]["schedule"], base_s))
+    assert sum(rewards) == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_articles_numbers():

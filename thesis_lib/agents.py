@@ -229,7 +229,7 @@ def agent_names() -> list[str]:
     return sorted(path.stem for path in MODELS.glob("*.npz")) if MODELS.is_dir() else []
 
 
-def find_agent(name_or_path: str | Path) -> Agent:
+def load_agent(name_or_path: str | Path) -> Agent:
     """An agent by name (a file of dataset/models) or by the path of its file; WorkflowError when there is none."""
     text = str(name_or_path)
     if text in agent_names():
@@ -249,7 +249,7 @@ def default_agent_for(workload: Workload, cluster: Cluster) -> Agent:
         raise WorkflowError(
             f"{MODELS / MANIFEST} names no agent for problems of the kind {kind!r}; train one, or {_choice()}"
         ) from None
-    return find_agent(name)
+    return load_agent(name)
 
 
 def _choice() -> str:

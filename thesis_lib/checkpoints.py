@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from thesis_lib.files import write_bytes
+from thesis_lib.files import read_bytes, write_bytes
 from thesis_lib.workflow import WorkflowError
 
 FORMAT = 1
@@ -35,13 +34,16 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping[st
 def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """What `write_arrays` wrote; WorkflowError when the file is missing, damaged or of another format."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        content = read_bytes(path)
+    except WorkflowError as error:
+        raise WorkflowError(f"{path}: {error}") from None
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        about = json.loads(arrays.pop("__about__").tobytes())
-    except FileNotFoundError:
-        raise WorkflowError(f"{path}: there is no such checkpoint") from None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise WorkflowError(f"{path}: is damaged or no checkpoint ({error}); start again without --resume") from error
+        about = dict(json.loads(arrays.pop("__about__").tobytes()))
+    except Exception as error:  # damaged bytes make zipfile, zlib, numpy and json raise errors of any class
+        message = " ".join(str(error).split()) or type(error).__name__
+        raise WorkflowError(f"{path}: is damaged or no checkpoint ({message})") from error
     if about.get("format") != FORMAT:
         raise WorkflowError(f"{path}: has format {about.get('format')!r}, this version reads {FORMAT}")
     return arrays, about
@@ -64,10 +66,12 @@ def set_network(network: nn.Module, arrays: Mapping[str, np.ndarray], prefix: st
 def optimizer_arrays(optimizer: torch.optim.Optimizer, prefix: str = "optimizer/") -> dict[str, np.ndarray]:
     """Adam's moments and step counts, numbered as the parameters are."""
     state = optimizer.state_dict()["state"]
-    return {f"{prefix}{k}/{name}": np.asarray(value) for k, entry in state.items() for name, value in entry.items()}
+    return {f"{prefix}{k}/{name}": np.array(value) for k, entry in state.items() for name, value in entry.items()}
 
 
-def set_optimizer(optimizer: torch.optim.Optimizer, arrays: Mapping[str, np.ndarray], prefix: str = "optimizer/") -> None:
+def set_optimizer(
+    optimizer: torch.optim.Optimizer, arrays: Mapping[str, np.ndarray], prefix: str = "optimizer/"
+) -> None:
     """Load what `optimizer_arrays` gave; the learning rate stays as it is."""
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, array in arrays.items():
@@ -79,7 +83,7 @@ def set_optimizer(optimizer: torch.optim.Optimizer, arrays: Mapping[str, np.ndar
 
 def random_arrays(prefix: str = "random/") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """State of torch's and numpy's generators, which PPO draws from, as arrays and as JSON."""
-    name, keys, position, has_gauss, gauss = np.random.get_state()
+    name, keys, position, has_gauss, gauss = np.random.get_state()  # noqa: NPY002
     arrays = {f"{prefix}torch": torch.random.get_rng_state().numpy().copy(), f"{prefix}numpy": keys.copy()}
     return arrays, {"numpy_random": [name, int(position), int(has_gauss), float(gauss)]}
 
@@ -87,5 +91,5 @@ def random_arrays(prefix: str = "random/") -> tuple[dict[str, np.ndarray], dict[
 def set_random(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any], prefix: str = "random/") -> None:
     """Put the generators where `random_arrays` found them."""
     name, position, has_gauss, gauss = about["numpy_random"]
-    np.random.set_state((name, arrays[f"{prefix}numpy"], position, has_gauss, gauss))
+    np.random.set_state((name, arrays[f"{prefix}numpy"], position, has_gauss, gauss))  # noqa: NPY002
     torch.random.set_rng_state(torch.as_tensor(arrays[f"{prefix}torch"]))

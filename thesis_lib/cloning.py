@@ -50,7 +50,7 @@ def _smoothed_loss(logits: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
 
 
 def _collect(env: BatchedWorkflowEnv, decisions: int) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Observations (k, ...) and the base rule's actions (k,), k about `decisions`, from every STRIDE-th step of its runs."""
+    """Observations (k, ...) and the base rule's actions (k,) at every STRIDE-th step of its runs, k >= `decisions`."""
     seen, step, taken = env.reset(), 0, 0
     rows: list[dict[str, np.ndarray]] = []
     labels: list[np.ndarray] = []

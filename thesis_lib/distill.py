@@ -13,7 +13,8 @@ search", NeurIPS 2017; Silver et al., Nature 550, 2017.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from tqdm.auto import tqdm
 
 from thesis_lib.agents import Agent
 from thesis_lib.checkpoints import read_arrays, write_arrays
+from thesis_lib.files import TEMPORARY_STEM, is_temporary
 from thesis_lib.masked_policy import MaskedPolicy
 from thesis_lib.observation import Observer
 from thesis_lib.policy import Batch
@@ -32,6 +34,7 @@ from thesis_lib.problems import training_case
 from thesis_lib.search import Rollouts
 from thesis_lib.simulator import Problem, Simulator
 from thesis_lib.train_config import TrainConfig
+from thesis_lib.workflow import WorkflowError
 from thesis_lib.workload import SEED_RANGES, duration_factors
 
 CHUNK = 1000  # labels that are collected and written together
@@ -54,7 +57,7 @@ class Labels:
     total_x: np.ndarray  # (k, 21)
     may_wait: np.ndarray  # (k,)
     action: np.ndarray  # (C,) the actions that were compared, the policy's own first
-    target: np.ndarray  # (C,) what each saves, in units of its noise
+    target: np.ndarray  # (C,) what each saves against the first, in units of its noise
     task_ptr: np.ndarray  # (k + 1,)
     edge_ptr: np.ndarray
     pair_ptr: np.ndarray
@@ -132,7 +135,7 @@ def collect(agent: Agent, config: TrainConfig, round_number: int, chunk: int, co
         while not simulator.done and len(rows) < count:
             state = simulator.state
             logits = agent.logits(state)
-            actions = [a for a in np.argsort(-logits, kind="stable")[: config.candidates] if np.isfinite(logits[a])]
+            actions = _compared(logits, config.candidates)
             decisions = [agent.action_of(state, int(a)) for a in actions]
             if len(actions) > 1 and rng.random() < SHARE:
                 saved_s, error_s = rollouts.advantages(state, decisions, rng, config.futures if noisy else 1)
@@ -142,6 +145,16 @@ def collect(agent: Agent, config: TrainConfig, round_number: int, chunk: int, co
                 rows.append(_without_padding(observer.observe(state)) | {"action": np.array(actions), "target": target})
             simulator.wait() if decisions[0] is None else simulator.place(*decisions[0])
     return _join(rows)
+
+
+def _compared(logits: np.ndarray, k: int) -> list[int]:
+    """Up to k legal actions: the policy's own, waiting, and the next best ones."""
+    order = [int(a) for a in np.argsort(-logits, kind="stable") if np.isfinite(logits[a])]
+    wait = len(logits) - 1
+    if wait in order[1:]:
+        order.remove(wait)
+        order.insert(1, wait)
+    return order[:k]
 
 
 def _without_padding(seen: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -209,39 +222,53 @@ def _centred(x: torch.Tensor, row: torch.Tensor, b: int) -> torch.Tensor:
 
 
 class Distillation:
-    """The rounds of one training run; labels lie in files until the run has ended, so that none is made twice."""
+    """The rounds of one training run; labels lie in files until the run has ended, so that none is made twice.
+
+    jobs: processes that label; the number changes no result. Raises WorkflowError when there
+    are rounds but the configuration's base rule is none that rollouts can go on with.
+    """
 
     def __init__(self, config: TrainConfig, folder: Path, jobs: int, progress: bool):
+        if config.distill_rounds:
+            Rollouts(config.base_rule)
         self.config, self.folder, self.jobs, self.progress = config, folder, jobs, progress
+        total = config.labels_per_round
+        self._counts = [min(CHUNK, total - start) for start in range(0, total, CHUNK)]
 
     def run_round(self, round_number: int, policy: MaskedPolicy, agent: Agent) -> float:
         """Label, then learn; returns the share of the labels' variance that the network explains."""
+        sets = self._read_all(range(1, round_number))
         self._collect(round_number, agent)
-        labels = joined([_read(path) for path in self._files()])
+        sets += self._read_all([round_number])
+        labels = joined(sets)
         rng = np.random.default_rng([_LABEL_STREAM, self.config.seed, round_number])
         return learn(policy, labels, self.config.distill_epochs, self.config.distill_learning_rate, rng, self.progress)
 
     def _path(self, round_number: int, chunk: int) -> Path:
         return self.folder / f"{self.config.name}.labels-{round_number}-{chunk:03d}.npz"
 
-    def _files(self) -> list[Path]:
-        return sorted(self.folder.glob(f"{self.config.name}.labels-*.npz"))
+    def _read_all(self, rounds: Iterable[int]) -> list[Labels]:
+        return [_read(self._path(r, c), count) for r in rounds for c, count in enumerate(self._counts)]
 
     def _collect(self, round_number: int, agent: Agent) -> None:
-        total = self.config.labels_per_round
-        counts = [min(CHUNK, total - start) for start in range(0, total, CHUNK)]
-        missing = [c for c in range(len(counts)) if not self._path(round_number, c).exists()]
-        work = (delayed(_write)(self._path(round_number, c), agent, self.config, round_number, c, counts[c]) for c in missing)
+        """Make the label files of a round that are not there yet, or damaged."""
+        counts, paths = self._counts, [self._path(round_number, c) for c in range(len(self._counts))]
+        missing = [c for c, path in enumerate(paths) if not _is_whole(path, counts[c])]
+        work = (delayed(_write)(paths[c], agent, self.config, round_number, c, counts[c]) for c in missing)
         done = Parallel(n_jobs=self.jobs, return_as="generator_unordered")(work)
-        with tqdm(total=total, initial=total - sum(counts[c] for c in missing), unit="label",
+        with tqdm(total=sum(counts), initial=sum(counts) - sum(counts[c] for c in missing), unit="label",
                   desc=f"labels, round {round_number}", disable=not self.progress) as bar:  # fmt: skip
             for count in done:
                 bar.update(count)
 
     def clear(self) -> None:
-        """Remove the label files."""
-        for path in self._files():
-            path.unlink()
+        """Remove the label files, also what killed processes left of them."""
+        begin = f"{self.config.name}.labels-"
+        label_file = re.compile(re.escape(begin) + r"\d+-\d+\.npz")
+        for path in list(self.folder.iterdir()):
+            left_over = is_temporary(path) and path.name[1:].startswith(begin[:TEMPORARY_STEM])
+            if left_over or label_file.fullmatch(path.name):
+                path.unlink(missing_ok=True)
 
 
 def _write(path: Path, agent: Agent, config: TrainConfig, round_number: int, chunk: int, count: int) -> int:
@@ -250,5 +277,19 @@ def _write(path: Path, agent: Agent, config: TrainConfig, round_number: int, chu
     return len(labels)
 
 
-def _read(path: Path) -> Labels:
-    return Labels(**read_arrays(path)[0])
+def _is_whole(path: Path, count: int) -> bool:
+    try:
+        return path.exists() and len(_read(path, count)) == count
+    except WorkflowError:
+        return False
+
+
+def _read(path: Path, count: int) -> Labels:
+    """The labels of a file; WorkflowError when they are not the `count` labels that the run needs."""
+    try:
+        arrays = read_arrays(path)[0]
+    except WorkflowError as error:
+        raise WorkflowError(f"{error}; start again without resume") from None
+    if set(arrays) != set(Labels.__dataclass_fields__) or len(arrays["total_x"]) != count:
+        raise WorkflowError(f"{path}: does not hold {count} labels; start again without resume")
+    return Labels(**arrays)

@@ -158,6 +158,22 @@ class CloudWorkflowEnv(gymnasium.Env):
             slots = np.ones(self.n_slots, bool)
         return np.concatenate([slots, pairs.any(axis=0), [bool(self._mask[-1])]])
 
+    def decision_of(self, action: int) -> tuple[int, int] | None:
+        """(task number, VM) that a flat action means in the present state, or None for waiting."""
+        if action == len(self._mask) - 1:
+            return None
+        return int(self._slots[action // self.n_vms]), action % self.n_vms
+
+    def action_of(self, decision: tuple[int, int] | None) -> int:
+        """The flat action of (task number, VM), or of None for waiting; WorkflowError when the task has no slot."""
+        if decision is None:
+            return len(self._mask) - 1
+        task, vm = decision
+        slots = np.flatnonzero(self._slots == task)
+        if task < 0 or not len(slots):
+            raise WorkflowError(f"task {task} has no slot now; the slots hold {self._slots[self._slots >= 0].tolist()}")
+        return int(slots[0]) * self.n_vms + int(vm)
+
     def _seen(self):
         """The last observation, as arrays of the caller's own."""
         seen = self._observation
@@ -174,7 +190,7 @@ class CloudWorkflowEnv(gymnasium.Env):
             number = self.n_slots * self.n_vms if vm == self.n_vms else slot * self.n_vms + vm
         if not 0 <= number < len(self._mask) or not self._mask[number]:
             return "illegal"
-        return self._meaning(number)
+        return self.decision_of(number)
 
     def _act(self, placed: tuple[int, int] | None) -> None:
         if placed is None:
@@ -191,13 +207,7 @@ class CloudWorkflowEnv(gymnasium.Env):
 
     def _decode_only(self) -> tuple[int, int] | None:
         """What the only legal action means."""
-        return self._meaning(int(self._mask.argmax()))
-
-    def _meaning(self, number: int) -> tuple[int, int] | None:
-        """(task, vm) of a number of the flat action, None for waiting."""
-        if number == len(self._mask) - 1:
-            return None
-        return int(self._slots[number // self.n_vms]), number % self.n_vms
+        return self.decision_of(int(self._mask.argmax()))
 
     def _look(self) -> None:
         state = self.simulator.state

@@ -18,8 +18,8 @@ class MaskedPolicy(MaskableActorCriticPolicy):
     """Actor and critic of MaskablePPO over graph observations and flat actions.
 
     network: keyword arguments of `policy.make_network`. n_vms: VMs of the training problem.
-    Illegal actions are never taken, also when the caller forgets the masks: the
-    observation brings its own.
+    Illegal actions are never taken, also when the caller forgets the masks or gives those of
+    another moment: the observation brings its own.
     """
 
     def __init__(self, observation_space: spaces.Dict, action_space: spaces.Discrete, lr_schedule,
@@ -40,7 +40,8 @@ class MaskedPolicy(MaskableActorCriticPolicy):
         distribution = MaskableCategoricalDistribution(logits.shape[1]).proba_distribution(logits)
         legal = obs["action_mask"].bool()
         if action_masks is not None:
-            legal = legal & torch.as_tensor(np.asarray(action_masks), dtype=torch.bool).reshape(legal.shape)
+            both = legal & torch.as_tensor(np.asarray(action_masks), dtype=torch.bool).reshape(legal.shape)
+            legal = torch.where(both.any(dim=1, keepdim=True), both, legal)
         distribution.apply_masking(legal)
         return distribution, value[:, None]
 

@@ -50,16 +50,17 @@ def make_model(config: TrainConfig, folder: Path | None = None) -> MaskablePPO:
     return model
 
 
-def run_ppo(model: MaskablePPO, config: TrainConfig, on_update: Callable[[MaskablePPO, dict[str, float]], None],
-            progress: bool) -> None:  # fmt: skip
+def run_ppo(model: MaskablePPO, config: TrainConfig, ratios: RunningRatios,
+            on_update: Callable[[MaskablePPO, dict[str, float]], None], progress: bool) -> None:  # fmt: skip
     """Train from where the model's counters stand to `total_steps`.
 
-    on_update(model, ratios) is called after every update of the weights, with the mean ratios of the last episodes.
+    ratios: takes note of the episodes that end. on_update(model, ratios) is called after every
+    update of the weights, with the mean ratios of the last episodes.
     """
     left = config.total_steps - model.num_timesteps
     if left <= 0:
         return
-    watcher = _Watcher(config, on_update, progress)
+    watcher = _Watcher(config, ratios, on_update, progress)
     model.learn(left, callback=watcher, reset_num_timesteps=model.num_timesteps == 0)
     watcher.after_update()
 
@@ -67,10 +68,10 @@ def run_ppo(model: MaskablePPO, config: TrainConfig, on_update: Callable[[Maskab
 class _Watcher(BaseCallback):
     """Counts episodes, moves the bar, and hands over after every update."""
 
-    def __init__(self, config: TrainConfig, on_update: Callable, progress: bool):
+    def __init__(self, config: TrainConfig, ratios: RunningRatios, on_update: Callable, progress: bool):
         super().__init__()
         self._config, self._on_update, self._progress = config, on_update, progress
-        self._ratios, self._updates = RunningRatios(config.problem), 0
+        self._ratios, self._updates = ratios, 0
 
     def _on_training_start(self) -> None:
         self._bar = tqdm(total=self._config.total_steps, initial=self.model.num_timesteps, unit="step",

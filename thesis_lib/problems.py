@@ -22,7 +22,8 @@ def training_case(config) -> Callable[[int], tuple[Workload, Cluster]]:
         rng = np.random.default_rng([_SIZE_STREAM, seed])
         if config.problem == "stream":
             workflows = int(rng.integers(config.workflows_min, config.workflows_max + 1))
-            return suite_case("stream", seed, workflows=workflows, load=float(rng.uniform(config.load_min, config.load_max)))
+            load = float(rng.uniform(config.load_min, config.load_max))
+            return suite_case("stream", seed, workflows=workflows, load=load)
         if config.problem == "thesis":
             return suite_case("thesis", seed, n_tasks=int(rng.integers(config.n_tasks_min, config.n_tasks_max + 1)))
         return suite_case("single", seed)

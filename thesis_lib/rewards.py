@@ -22,7 +22,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from thesis_lib.workflow import WorkflowError
+import numpy as np
+
+from thesis_lib.schedule import SLA_FACTOR, TIME_TOLERANCE_S, Schedule
+from thesis_lib.workflow import RESOURCES, WorkflowError
 
 UTILIZATION_WEIGHTS = (0.3, 0.5, 0.2)  # cpu, memory, bandwidth, as in the article's cost
 
@@ -54,6 +57,27 @@ class Measures:
 
     def __sub__(self, other: "Measures") -> "Measures":
         return Measures(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
+
+
+def measures_of_schedule(schedule: Schedule, base_completion_s: float = 0.0) -> Measures:
+    """Measures of a whole run without illegal actions, from its schedule alone: what the steps sum to.
+
+    base_completion_s: total completion time of all workflows (s) under the base rule on the same
+        durations; `saved_s` is this minus the schedule's own.
+    """
+    mean_s = np.concatenate([w.mean_s for w in schedule.workload.workflows])
+    took_s = schedule.finish_s - schedule.ready_s
+    share = sum(weight * schedule.utilization[name] for weight, name in zip(UTILIZATION_WEIGHTS, RESOURCES))
+    completion_s = float(schedule.completion_s.sum())
+    return Measures(
+        finished=float(len(mean_s)),
+        late=float((took_s > SLA_FACTOR * mean_s + TIME_TOLERANCE_S).sum()),
+        spare_s=float((SLA_FACTOR * mean_s - took_s).sum()),
+        waited_s=float((schedule.start_s - schedule.ready_s).sum()),
+        used_s=share * schedule.makespan_s,
+        flow_s=completion_s,
+        saved_s=base_completion_s - completion_s,
+    )
 
 
 @dataclass(frozen=True)

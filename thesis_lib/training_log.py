@@ -23,6 +23,7 @@ REFERENCES = {
     "single": ("heft_online", "critical_path", "fcfs"),
 }
 EPISODES = 64  # the running means are over this many episodes
+REMEDY = "start again without resume"
 
 
 class RunningRatios:
@@ -45,6 +46,16 @@ class RunningRatios:
         """Ratio by reference, NaN before the first episode has ended."""
         return {name: float(np.mean(values)) if values else float("nan") for name, values in self._ratios.items()}
 
+    def state(self) -> dict[str, Any]:
+        """The count and the last ratios, for a checkpoint."""
+        return {"episodes": self.episodes, "ratios": {name: list(values) for name, values in self._ratios.items()}}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        self.episodes = int(state["episodes"])
+        for name, values in self._ratios.items():
+            values.extend(state["ratios"][name])
+
 
 class TrainingLog:
     """Rows of a CSV file, rewritten as a whole (it is small), so that it is never cut in the middle of a row."""
@@ -53,20 +64,31 @@ class TrainingLog:
         self.path, self.columns, self.rows = path, columns, []
 
     def resume(self, rows: int) -> None:
-        """Keep the first `rows` rows of the file: what came after the checkpoint is made again."""
-        found = list(csv.DictReader(io.StringIO(read_text(self.path))))
+        """Keep the first `rows` rows of the file: what came after the checkpoint is made again.
+
+        WorkflowError when the file is not the one that the checkpoint knows.
+        """
+        if rows == 0:
+            return
+        try:
+            header, *found = csv.reader(io.StringIO(read_text(self.path)))
+        except (WorkflowError, ValueError, csv.Error) as error:
+            raise WorkflowError(f"{self.path}: {error}; {REMEDY}") from None
+        if tuple(header) != self.columns or any(len(row) != len(header) for row in found):
+            raise WorkflowError(f"{self.path}: its columns are not those of this run; {REMEDY}")
         if len(found) < rows:
-            raise WorkflowError(f"{self.path}: {len(found)} rows, the checkpoint knows {rows}; start again without --resume")
-        self.rows = [dict(row) for row in found[:rows]]
+            raise WorkflowError(f"{self.path}: has {len(found)} rows, but the checkpoint knows {rows}; {REMEDY}")
+        self.rows = [dict(zip(header, row)) for row in found[:rows]]
 
     def add(self, **values: Any) -> None:
         """Append a row and write the file; columns not named stay empty."""
-        self.rows.append({name: _shown(values.get(name)) for name in self.columns})
+        rows = [*self.rows, {name: _shown(values.get(name)) for name in self.columns}]
         text = io.StringIO()
         writer = csv.DictWriter(text, self.columns, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(self.rows)
+        writer.writerows(rows)
         write_bytes(self.path, text.getvalue().encode())
+        self.rows = rows  # only now, so that a checkpoint never counts a row that is not in the file
 
 
 def _shown(value: Any) -> str:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from thesis_lib.commands.output import note, print_json
 from thesis_lib.files import refuse_target, writable_folder
+from thesis_lib.generators import whole_number
 from thesis_lib.workflow import WorkflowError
 
 if TYPE_CHECKING:
     from thesis_lib.train_config import TrainConfig
 
+MOST_JOBS = 4  # processes, unless the user wants more: each one loads torch
 NAME, HELP = "train", "train an agent; the settings are explained in dataset/configs/stream.yaml"
 
 
@@ -21,6 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("--out", metavar="DIR", help="folder for agent, checkpoint and curve (default: runs/NAME)")
     parser.add_argument("--resume", action="store_true", help="go on with the run in that folder where it stopped")
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="processes that label decisions (default: one per core, at most 4)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -36,6 +41,7 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Train and say where the agent is; everything that can be refused is refused before it begins."""
     config = read_config(arguments)
+    jobs = None if arguments.jobs is None else whole_number(arguments.jobs, "--jobs", 1)
     out = Path(arguments.out or f"runs/{config.name}")
     if arguments.resume and not arguments.config and not arguments.changes:
         config = only_run(out)
@@ -44,10 +50,13 @@ def run(arguments: argparse.Namespace) -> None:
     for file in (f"{config.name}.npz", f"{config.name}.yaml"):
         refuse_target(out / file, make_folder=True)
     writable_folder(out)
+    import joblib
+
     from thesis_lib.training import train  # loads torch, so only now
 
+    jobs = jobs or min(joblib.cpu_count(), MOST_JOBS)
     try:
-        agent = train(config, out, resume=arguments.resume, progress=True)
+        agent = train(config, out, resume=arguments.resume, progress=True, jobs=jobs)
     except KeyboardInterrupt:
         note(f"stopped; to go on: python -m thesis_lib train --resume --out {out}")
         raise

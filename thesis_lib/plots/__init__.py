@@ -9,7 +9,9 @@ from thesis_lib.plots.charts import (
     plot_completion,
     plot_distributions,
     plot_real,
+    plot_rewards,
     plot_rules,
+    rank_agreement,
     shape_of,
 )
 from thesis_lib.plots.dag import draw_dag, plot_dag, plot_dags, plot_families, plot_topologies
@@ -20,6 +22,7 @@ from thesis_lib.plots.style import DOUBLE_IN, PALETTE, SINGLE_IN, figure_style, 
 __all__ = [
     "DOUBLE_IN", "PALETTE", "SINGLE_IN", "Bar", "DagLayout", "dag_layout", "draw_dag", "draw_gantt", "figure_style",
     "mean_interval", "new_figure", "pack_bars", "plot_clocks", "plot_completion", "plot_dag", "plot_dags",
-    "plot_distributions", "plot_families", "plot_gantt", "plot_real", "plot_rules", "plot_topologies", "plot_usage",
-    "save_figure", "serial_clock", "shape_of", "usage_steps", "vm_bars",
+    "plot_distributions", "plot_families", "plot_gantt", "plot_real", "plot_rewards", "plot_rules",
+    "plot_topologies", "plot_usage", "rank_agreement", "save_figure", "serial_clock", "shape_of", "usage_steps",
+    "vm_bars",
 ]  # fmt: skip

@@ -248,3 +248,53 @@ def _draw_sample(ax: Axes, row: int, values: np.ndarray) -> None:
             markeredgewidth=0, linestyle="none")  # fmt: skip
     ax.plot([low, high], [row - 0.12] * 2, color=BLACK, linewidth=1.4, solid_capstyle="butt", zorder=3)
     ax.plot(mean, row - 0.12, marker="D", markersize=4.5, color=BLACK, zorder=4)
+
+
+# --- rewards ------------------------------------------------------------------------------------
+
+
+def rank_agreement(returns: Mapping[str, Sequence[float]], completion_s: Mapping[str, Sequence[float]]) -> float:
+    """Does a larger return mean a shorter completion time? Spearman's coefficient over the rules, mean over draws.
+
+    Both map each rule to one value per draw, the draws in one order. 1: every draw is ranked alike; -1: reversed.
+    """
+    from scipy.stats import spearmanr
+
+    rules = list(completion_s)
+    gained = np.array([returns[rule] for rule in rules])
+    took_s = np.array([completion_s[rule] for rule in rules])
+    return float(np.mean([spearmanr(gained[:, k], -took_s[:, k]).statistic for k in range(took_s.shape[1])]))
+
+
+def plot_rewards(
+    returns: Mapping[str, Mapping[str, Sequence[float]]],
+    completion_s: Mapping[str, Sequence[float]],
+    *,
+    width_in: float = DOUBLE_IN,
+    lang: str = "en",
+) -> Figure:
+    """One panel per reward: mean return of each rule against its mean completion time, titled with `rank_agreement`.
+
+    returns: reward -> rule -> one value per draw; completion_s: rule -> one value per draw (s).
+    """
+    rules, columns = list(completion_s), 4
+    n_rows = -(-(len(returns) + 1) // columns)  # one place more, for the legend
+    with figure_style(lang):
+        figure = new_figure(width_in, 1.75 * n_rows + 0.2)
+        axes = figure.subplots(n_rows, columns, squeeze=False).ravel()
+        for ax, (reward, gained) in zip(axes, returns.items()):
+            for k, rule in enumerate(rules):
+                ax.plot(np.mean(completion_s[rule]), np.mean(gained[rule]), marker=MARKERS[k], color=PALETTE[k],
+                        markersize=5.5, markeredgecolor=BLACK, markeredgewidth=0.4, linestyle="none",
+                        label=rule)  # fmt: skip
+            agreement = f"{rank_agreement(gained, completion_s):.2f}"
+            ax.set_title(text("reward_title", lang, reward=reward, value=agreement))
+            ax.margins(0.12)
+            ax.tick_params(labelsize=7)
+        for ax in axes[len(returns) :]:
+            ax.set_axis_off()
+        handles, labels = axes[0].get_legend_handles_labels()
+        axes[len(returns)].legend(handles, labels, loc="center")
+        figure.supxlabel(text("completion_s", lang), fontsize=8)
+        figure.supylabel(text("return", lang), fontsize=8)
+        return figure

@@ -23,6 +23,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "bandwidth": ("bandwidth (Gbit/s)", "带宽（Gbit/s）"),
     "ratio_to_bound": ("makespan / lower bound", "完工时间 / 下界"),
     "completion_s": ("mean completion time of a workflow (s)", "工作流平均完成时间（秒）"),
+    "return": ("return (sum of rewards)", "回报（奖励之和）"),
     # legends and notes
     "critical_path": ("critical path, {seconds} s", "关键路径，{seconds} 秒"),
     "critical_path_only": ("critical path", "关键路径"),
@@ -52,6 +53,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "topology": ("{shape}, {evenness}\nalpha {alpha}, beta {beta}, {layers} layers",
                  "{shape}，{evenness}\nalpha {alpha}，beta {beta}，{layers} 层"),
     "family_title": ("{family}\n{tasks} tasks, {depth} layers", "{family}\n{tasks} 个任务，{depth} 层"),
+    "reward_title": ("{reward}\nrank correlation {value}", "{reward}\n秩相关 {value}"),
     # families
     "monte_carlo": ("Monte Carlo", "蒙特卡洛"),
     "ml_pipeline": ("ML pipeline", "机器学习流水线"),

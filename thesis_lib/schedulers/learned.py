@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from thesis_lib.agents import Agent, default_agent_for, find_agent
+from thesis_lib.agents import Agent, default_agent_for, load_agent
 from thesis_lib.cluster import Cluster
 from thesis_lib.schedulers.base import Scheduler
 from thesis_lib.workload import Workload
@@ -25,7 +25,7 @@ class Drl(Scheduler):
     name = "drl"
 
     def __init__(self, model: Agent | str | Path | None = None):
-        self._given = model if model is None or isinstance(model, Agent) else find_agent(model)
+        self._given = model if model is None or isinstance(model, Agent) else load_agent(model)
         self._agent = self._given
 
     @property
