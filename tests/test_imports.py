@@ -31,7 +31,7 @@ LINES = [
     ["comparison", "training_log"],
     ["cloning", "ppo", "distill"],
     ["training"],
-    ["tuning", "tuning_engines"],
+    ["tuning", "tuning_engines", "model_zoo"],
     ["plots"],
     ["figures", "speed", "notebook"],
     ["commands"],

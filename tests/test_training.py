@@ -180,6 +180,11 @@ def test_training_seeds_never_meet_those_of_validation_and_test(tmp_path, monkey
     assert set(seen) - trained == {first, first + 1, first + 2}
 
 
+def test_dags_of_one_task_train_though_some_last_0_seconds(tmp_path):
+    run(tmp_path, n_tasks_min=1, n_tasks_max=1, distill_rounds=0)
+    assert stages(tmp_path) == STAGES[:5]
+
+
 # --- being cut off ------------------------------------------------------------------------
 
 
@@ -297,6 +302,7 @@ def test_without_resume_it_begins_anew(whole, tmp_path):
     run(folder, seed=1, total_steps=32, distill_rounds=0)
     assert stages(folder) == [("clone", 0), ("ppo", 32), ("ppo", 32)]
     assert TrainConfig.from_yaml(folder / "tiny.yaml").seed == 1
+    assert len(list((folder / "tensorboard" / "tiny").iterdir())) == 1
 
 
 def test_resuming_where_nothing_is_begins(whole, tmp_path):
