@@ -17,9 +17,10 @@ import pytest
 import torch
 
 from tests.tiny_training import TINY
-from thesis_lib import checkpoints, distill, ppo, problems, training
+from thesis_lib import checkpoints, cloning, distill, ppo, problems, training, training_log
 from thesis_lib.checkpoints import read_arrays, write_arrays
 from thesis_lib.distill import Distillation
+from thesis_lib.masked_policy import MaskedPolicy
 from thesis_lib.observation import FEATURE_VERSION
 from thesis_lib.schedulers import make
 from thesis_lib.simulator import Problem, Simulator, simulate
@@ -208,13 +209,15 @@ def after(calls: int, function, then=interrupt):
 # Where a run is cut off: what is replaced by something that works a few times and then strikes.
 # Exact: no update of PPO is lost, so the resumed run must end with the weights of the undisturbed one.
 MOMENTS = {
-    "cloning": (training, "clone_base_rule", 0, True),
+    "cloning": (cloning, "_smoothed_loss", 1, True),
     "first rollout of PPO": (ppo._Watcher, "_on_step", 5, False),
     "second update of PPO": (ppo._Watcher, "_on_rollout_end", 1, False),
+    "within the second update": (MaskedPolicy, "evaluate_actions", 3, False),
     "third row of the curve": (TrainingLog, "add", 2, False),
+    "writing the fourth row": (training_log, "write_bytes", 3, False),
     "labels, first round": (distill, "collect", 2, True),
     "labels, second round": (distill, "collect", 4, True),
-    "learning, second round": (distill, "learn", 1, True),
+    "learning, second round": (distill, "_centred", 6, True),
     "validation, second round": (TrainingLog, "add", 6, True),
     "clearing up": (Distillation, "clear", 1, True),
 }
