@@ -25,6 +25,7 @@ from thesis_lib.workflow import WorkflowError
 _SHORT = {"clone_decisions": 0, "total_steps": 100_000, "distill_rounds": 0, "workflows_min": 6, "workflows_max": 10,
           "validation_streams": 100, "validate_every": 25_000, "curve_streams": 20}  # fmt: skip
 _THESIS = {"problem": "thesis", "base_rule": "critical_path"}
+FROM_META = ("problem", "network", "features", "seed", "steps", "versions", "training")  # what the manifest repeats
 DEFAULTS = {"stream": "stream", "thesis": "thesis"}  # the agents that `drl` takes for each kind of problem
 
 
@@ -52,10 +53,10 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe("stream-seed1", "headline", "the same from another training seed", {"seed": 1}),
     Recipe("stream-seed2", "headline", "the same from a third training seed", {"seed": 2}),
     Recipe("stream-ppo", "headline", "the same without distillation: PPO alone", {"distill_rounds": 0}),
-    Recipe("stream-mlp", "headline", "the MLP twin: the full recipe without graph convolutions", {"network": "pair_mlp"}),
+    Recipe("stream-mlp", "headline", "the MLP twin: the full recipe without convolutions", {"network": "pair_mlp"}),
     Recipe("thesis", "headline", "the agent for the thesis sets: one DAG on one machine", _THESIS),
     *(
-        _short(f"reward-{name.replace('_', '-')}", "reward", f"short run from scratch with the reward {name}", reward=name)
+        _short(f"reward-{name.replace('_', '-')}", "reward", f"short run from scratch with reward {name}", reward=name)
         for name in ("v1", "v2", "v2_as_printed", "v3", "v3_as_printed", "flow_time", "potential")
     ),
     *(
@@ -84,7 +85,9 @@ def recipe(name: str) -> Recipe:
     raise WorkflowError(f"unknown agent {name!r}; choose one of {', '.join(r.name for r in RECIPES)}")
 
 
-def build(names: Iterable[str] | None = None, out: Path = MODELS, runs: Path = Path("runs/models"), jobs: int = 1) -> None:
+def build(
+    names: Iterable[str] | None = None, out: Path = MODELS, runs: Path = Path("runs/models"), jobs: int = 1
+) -> None:
     """Train agents (all by default) and copy them, their learning curves and a manifest to `out`.
 
     A run that was cut off goes on, one that is complete is not trained again. jobs: runs at the same time.
@@ -120,7 +123,7 @@ def write_manifest(out: Path = MODELS) -> Path:
             meta = load_agent(path).meta
             models[known.name] = {
                 "group": known.group, "about": known.about, "changes": known.changes,
-                **{key: meta[key] for key in ("problem", "network", "features", "seed", "steps", "versions", "training")},
+                **{key: meta[key] for key in FROM_META},
                 "bytes": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
             }  # fmt: skip
     text = json.dumps({"default": DEFAULTS, "models": models}, indent=1, sort_keys=True)
