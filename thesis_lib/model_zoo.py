@@ -84,6 +84,23 @@ def recipe(name: str) -> Recipe:
     raise WorkflowError(f"unknown agent {name!r}; choose one of {', '.join(r.name for r in RECIPES)}")
 
 
+def state_of(known: Recipe, out: Path = MODELS) -> str:
+    """One of "shipped", "missing" (agent or learning curve), "damaged" and "outdated" (trained by another recipe)."""
+    path = out / f"{known.name}.npz"
+    if not (path.is_file() and log_path(known.name, out).is_file()):
+        return "missing"
+    try:
+        config = TrainConfig.from_mapping(load_agent(path).meta["config"])
+    except WorkflowError:
+        return "damaged"
+    return "outdated" if config != known.config else "shipped"
+
+
+def log_path(name: str, out: Path = MODELS) -> Path:
+    """Where the learning curve of an agent lies."""
+    return out / "logs" / f"{name}.csv"
+
+
 def build(names: Iterable[str] | None = None, out: Path = MODELS, runs: Path = Path("runs/models"), jobs: int = 1) -> None:
     """Train agents (all by default) and copy them, their learning curves and a manifest to `out`.
 
@@ -107,16 +124,16 @@ def _train(chosen: Recipe, runs: Path, progress: bool) -> str:
 
 
 def _publish(name: str, runs: Path, out: Path) -> None:
-    for source, target in ((f"{name}.npz", out / f"{name}.npz"), (f"{name}.csv", out / "logs" / f"{name}.csv")):
+    for source, target in ((f"{name}.npz", out / f"{name}.npz"), (f"{name}.csv", log_path(name, out))):
         write_bytes(target, (runs / name / source).read_bytes(), make_folder=True)
 
 
 def write_manifest(out: Path = MODELS) -> Path:
-    """List the agents that lie in `out`: what they are, how they were trained, what they reached, and a checksum."""
+    """List the agents in `out` that their recipes trained: how, what they reached, and a checksum."""
     models = {}
     for known in RECIPES:
         path = out / f"{known.name}.npz"
-        if path.exists():
+        if state_of(known, out) == "shipped":
             meta = load_agent(path).meta
             models[known.name] = {
                 "group": known.group, "about": known.about, "changes": known.changes,
