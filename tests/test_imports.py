@@ -34,6 +34,7 @@ LINES = [
     ["tuning", "tuning_engines", "model_zoo"],
     ["curves"],
     ["plots"],
+    ["learning_figures"],
     ["figures", "speed", "notebook"],
     ["commands"],
     ["__main__"],
