@@ -332,13 +332,14 @@ _SPECS = (
     ),
     FigureSpec(
         "learned_rewards",
-        "What agents learn from each reward: mean completion time on validation streams divided by that of "
-        f"{REWARD_BASE} on the same draws (1: dotted), log axis. Short runs from scratch, one training seed each, "
-        "equal but for the reward; the points along the way are means over few streams, the last over more. "
-        "Dashed: the article's signs as printed.",
-        f"智能体从各奖励中学到什么：验证流上的平均完成时间与 {REWARD_BASE} 在相同抽样上之比（虚点线为 1），对数轴。"
-        "均为从零开始的短训练，每种奖励一个种子，除奖励外设置相同；途中各点只取少量验证流，最后一点取更多。"
-        "虚线为文章印出的符号。",
+        f"What agents learn from each reward: completion time divided by that of {REWARD_BASE} on the same draws (1: "
+        "dotted), log axes. Left: the last 64 training episodes, in which actions are sampled. Right: validation "
+        "streams, on which the likeliest action is taken, few along the way and more for the last point. Short runs "
+        "from scratch, one training seed each, equal but for the reward. Dashed: the article's signs as printed.",
+        f"智能体从各奖励中学到什么：完成时间与 {REWARD_BASE} 在相同抽样上之比（虚点线为 1），对数轴。"
+        "左：最近 64 个训练回合，动作按概率采样；"
+        "右：验证流，取概率最大的动作，途中各点只取少量验证流，最后一点取更多。"
+        "均为从零开始的短训练，每种奖励一个种子，除奖励外设置相同。虚线为文章印出的符号。",
         "04", learning_figures.CURVE_COLUMNS, learning_figures.learned_rewards,
     ),
     FigureSpec(
@@ -372,9 +373,11 @@ _SPECS = (
     FigureSpec(
         "ppo_sensitivity",
         f"Short runs that change one setting of PPO: completion time divided by that of {REWARD_BASE}, mean of the "
-        "last 64 training episodes. Black: the default settings. One training seed each, so that only differences "
-        "larger than the band of feature_ablation say anything.",
-        f"只改变 PPO 一项设置的短训练：完成时间与 {REWARD_BASE} 之比，取最近 64 个训练回合的均值。黑线为默认设置。"
+        "last 64 training episodes, in which actions are sampled; in brackets the ratio on validation streams at the "
+        "end, for which the likeliest action is taken. Black: the default settings. One training seed each, so that "
+        "only differences larger than the band of feature_ablation say anything.",
+        f"只改变 PPO 一项设置的短训练：完成时间与 {REWARD_BASE} 之比，取最近 64 个训练回合（动作按概率采样）的均值；"
+        "括号内为训练结束时取概率最大动作的验证比值。黑线为默认设置。"
         "每种设置只有一个种子，因此只有大于 feature_ablation 中带宽的差异才有意义。",
         "05", learning_figures.CURVE_COLUMNS, learning_figures.ppo_sensitivity,
     ),

@@ -21,8 +21,8 @@ HEADLINE = {"gcn": ("stream", "stream-seed1", "stream-seed2"), "mlp": ("stream-m
 FEATURES = {
     f"features_{k}": tuple(r.name for r in RECIPES if r.changes.get("features") == f"article_{k}") for k in (4, 5)
 }
-PRINTED = tuple(r.changes["reward"] for r in RECIPES if r.group == "reward" and r.changes["reward"].endswith("printed"))
-SHOWN_REWARDS = ("v1", "v2", "v2_as_printed", "v3", "v3_as_printed", "flow_time", "potential")
+REWARD_AGENTS = {r.changes["reward"]: r.name for r in RECIPES if r.group == "reward"}  # reward -> agent
+PRINTED = tuple(reward for reward in REWARD_AGENTS if reward.endswith("_as_printed"))
 DEFAULT = "reward-potential"  # the short run that changes nothing
 SETTINGS: dict[str, dict[str, str]] = {
     "entropy": {"0": "entropy-0", "0.01": "entropy-0.01", "0.03": "entropy-0.03"},
@@ -68,11 +68,10 @@ def training_curve() -> tuple[Rows, Callable[[str], Film]]:
 
 def learned_rewards() -> tuple[Rows, Callable[[str], Figure]]:
     """Short runs, one for each reward."""
-    from thesis_lib.plots import plot_validation_curves
+    from thesis_lib.plots import plot_reward_curves
 
-    names = [f"reward-{reward.replace('_', '-')}" for reward in SHOWN_REWARDS]
-    curves = dict(zip(SHOWN_REWARDS, model_curves(names)))
-    return _rows(curves.values()), lambda lang: plot_validation_curves(curves, dashed=PRINTED, lang=lang)
+    curves = dict(zip(REWARD_AGENTS, model_curves(list(REWARD_AGENTS.values()))))
+    return _rows(curves.values()), lambda lang: plot_reward_curves(curves, dashed=PRINTED, lang=lang)
 
 
 def feature_ablation() -> tuple[Rows, Callable[[str], Figure]]:
