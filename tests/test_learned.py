@@ -11,9 +11,11 @@ from tests.test_schedulers import decides_the_same_until_the_draws_show
 from thesis_lib import agents
 from thesis_lib.agents import save_agent_file
 from thesis_lib.cluster import Cluster
+from thesis_lib.generators import thesis_dag
 from thesis_lib.schedulers import make
 from thesis_lib.schedulers.base import Scheduler
 from thesis_lib.schedulers.learned import Drl
+from thesis_lib.schedulers.learned_search import DrlSearch
 from thesis_lib.simulator import Problem, Simulator, simulate
 from thesis_lib.workflow import WorkflowError
 from thesis_lib.workload import Workload, duration_factors, poisson_stream
@@ -99,3 +101,28 @@ def test_without_a_model_it_takes_the_shipped_one_at_reset(tmp_path, monkeypatch
     (tmp_path / "manifest.json").write_text('{"default": {"stream": "five"}, "models": {"five": {}}}')
     assert simulate(drl, *case).scheduler == "drl"
     assert drl.model_name == "five"
+
+
+# --- with search --------------------------------------------------------------------------
+
+
+def test_search_on_streams_is_deterministic_valid_and_leaves_the_state_alone():
+    case = poisson_stream(workflows=3, load=1.2, seed=5), Cluster.stream()
+    search = DrlSearch(random_agent(1), k=3, futures=4)
+    runs = [simulate(search, *case, seed=3) for _ in range(2)]
+    assert np.array_equal(runs[0].start_s, runs[1].start_s)
+    runs[0].validate()
+    simulator = Simulator(Problem(*case), duration_factors(case[0], 3))
+    search.reset(*case, 3)
+    before = simulator.state.fingerprint()
+    search.decide(simulator.state)
+    assert simulator.state.fingerprint() == before
+
+
+def test_search_for_one_workflow_without_noise_is_never_worse_than_the_agent_and_ends_as_planned():
+    for seed in range(6):
+        workload = Workload.single(thesis_dag(20, seed=seed))
+        alone = simulate(Drl(random_agent(seed)), workload, Cluster.thesis())
+        found = simulate(DrlSearch(random_agent(seed), samples=8), workload, Cluster.thesis())
+        found.validate()
+        assert found.makespan_s == found.planned_makespan_s <= alone.makespan_s

@@ -22,7 +22,7 @@ from thesis_lib.workload import Workload, duration_factors, poisson_stream
 RULES = [
     "random", "fcfs", "sjf", "tetris", "critical_path", "srw", "srw_patient", "heft_online", "heft_patient",
 ]  # fmt: skip
-LEARNED = ("drl",)  # need an agent: tests/test_learned.py
+LEARNED = ("drl", "drl_search")  # need an agent: tests/test_learned.py
 FAST = [name for name in names() if name not in ("optimal", *LEARNED)]
 
 

@@ -152,11 +152,19 @@ def test_advantages_by_hand():
 def test_a_saving_must_be_significant():
     """Savings of 0, 2, 4 s: mean 2, standard error 2 / sqrt(3) = 1.155."""
     total_s = np.array([[10.0, 10, 10], [10, 8, 6], [9, 9, 9]])
-    mean_s, error_s = kernels.gain_over_first(total_s, 1)
+    mean_s, error_s = kernels.gain_over_first(total_s, 1, 3)
+    alive = np.ones(3, np.int64)
     assert (mean_s, error_s) == (pytest.approx(2), pytest.approx(2 / math.sqrt(3)))
-    assert kernels.best_action(3, total_s, 1.0) == 1
-    assert kernels.best_action(3, total_s, 2.0) == 2
-    assert kernels.best_action(1, total_s, 1.0) == 0
+    assert kernels.best_action(3, total_s, 1.0, alive) == 1
+    assert kernels.best_action(3, total_s, 2.0, alive) == 2
+    assert kernels.best_action(1, total_s, 1.0, alive) == 0
+
+
+def test_hopeless_actions_leave_the_race():
+    """Savings of -1, -3: mean -2, standard error 1, out. Savings of -3, 1: mean -1, standard error 2, still in."""
+    total_s, alive = np.array([[10.0, 10], [11, 13], [13, 9]]), np.ones(3, np.int64)
+    assert kernels.drop_hopeless(3, total_s, 2, alive) == 2
+    assert alive.tolist() == [1, 0, 1]
 
 
 def test_the_search_is_deterministic_and_valid_and_beats_its_base_rule():

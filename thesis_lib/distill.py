@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from joblib import Parallel, delayed
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from thesis_lib._kernels.rules import RULES, choose
 from thesis_lib.agents import Agent
 from thesis_lib.checkpoints import read_arrays, write_arrays
 from thesis_lib.files import TEMPORARY_STEM, is_temporary
@@ -32,7 +34,7 @@ from thesis_lib.observation import Observer
 from thesis_lib.policy import Batch
 from thesis_lib.problems import training_case
 from thesis_lib.search import Rollouts
-from thesis_lib.simulator import Problem, Simulator
+from thesis_lib.simulator import Problem, Simulator, State
 from thesis_lib.train_config import TrainConfig
 from thesis_lib.workflow import WorkflowError
 from thesis_lib.workload import SEED_RANGES, duration_factors
@@ -42,6 +44,7 @@ SHARE = 0.25  # of the decisions with a choice are labelled; neighbouring ones a
 MINIBATCH = 256
 LONGEST_GRADIENT = 1.0
 LARGEST_TARGET = 4.0
+MARGIN = 0.25  # what another action must save to be worth leaving the base rule (see Distillation)
 FLOOR = 0.17  # in mean task durations: savings far below this are not told apart
 BARREN_EPISODES = 2000  # in a row without a label: the problem leaves nothing to choose
 _LABEL_STREAM, _ORDER_STREAM = 7800, 7900  # first words of the random streams that collect and that learn
@@ -59,6 +62,7 @@ class Labels:
     may_wait: np.ndarray  # (k,)
     action: np.ndarray  # (C,) the actions that were compared, the policy's own first
     target: np.ndarray  # (C,) what each saves against the first, in units of its noise
+    is_base: np.ndarray  # (C,) True for the base rule's action
     task_ptr: np.ndarray  # (k + 1,)
     edge_ptr: np.ndarray
     pair_ptr: np.ndarray
@@ -66,6 +70,11 @@ class Labels:
 
     def __len__(self) -> int:
         return len(self.total_x)
+
+    @cached_property
+    def wanted(self) -> np.ndarray:
+        """(C,) what the network learns: the targets, and MARGIN more for the base rule's action."""
+        return (self.target + MARGIN * self.is_base).astype(np.float32)
 
     def batch(self, chosen: np.ndarray, n_vms: int, n_actions: int) -> tuple[Batch, Tensor, Tensor, Tensor]:
         """Some decisions (b,) for the network, and their compared actions (C,), rows (C,) and targets (C,)."""
@@ -91,7 +100,7 @@ class Labels:
             may_wait=_tensor(self.may_wait[chosen]),
             n_actions=n_actions,
         )
-        return batch, _tensor(self.action[compared]), _tensor(row), _tensor(self.target[compared].astype(np.float32))
+        return batch, _tensor(self.action[compared]), _tensor(row), _tensor(self.wanted[compared])
 
 
 def _rows_of(ptr: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -126,8 +135,7 @@ def collect(agent: Agent, config: TrainConfig, round_number: int, chunk: int, co
     Raises WorkflowError when the episodes have no decisions with a choice.
     """
     rng = np.random.default_rng([_LABEL_STREAM, config.seed, round_number, chunk])
-    draw, rollouts = training_case(config), Rollouts(config.base_rule)
-    seeds = SEED_RANGES["train"]
+    draw, seeds, rollouts = training_case(config), SEED_RANGES["train"], Rollouts(config.base_rule)
     rows: list[dict[str, np.ndarray]] = []
     barren = 0
     while len(rows) < count:
@@ -140,33 +148,39 @@ def collect(agent: Agent, config: TrainConfig, round_number: int, chunk: int, co
         seed = int(rng.integers(seeds.start, seeds.stop))
         workload, cluster = draw(seed)
         problem = Problem(workload, cluster)
-        noisy = any((w.std_s > 0).any() for w in workload.workflows)
         simulator = Simulator(problem, duration_factors(workload, seed))
         observer = Observer(problem.n, problem.v, problem.w)
         while not simulator.done and len(rows) < count:
             state = simulator.state
-            logits = agent.logits(state)
-            actions = _compared(logits, config.candidates)
-            decisions = [agent.action_of(state, int(a)) for a in actions]
-            if len(actions) > 1 and rng.random() < SHARE:
-                saved_s, error_s = rollouts.advantages(state, decisions, rng, config.futures if noisy else 1)
-                scale_s = float(problem.views.mean_s[: problem.views.workflow_ptr[state.arrived]].mean())
-                noise_s = np.sqrt((error_s[1:] ** 2).mean() + (FLOOR * scale_s) ** 2) or 1.0
-                target = np.clip(saved_s / noise_s, -LARGEST_TARGET, LARGEST_TARGET)
-                rows.append(_without_padding(observer.observe(state)) | {"action": np.array(actions), "target": target})
-            simulator.wait() if decisions[0] is None else simulator.place(*decisions[0])
+            if rng.random() < SHARE and len(state.legal_pairs()) + state.can_wait > 1:
+                rows.append(_label(state, agent, observer, rollouts, config, rng))
+            decision = agent.decide(state)
+            simulator.wait() if decision is None else simulator.place(*decision)
         barren = barren + 1 if len(rows) == known else 0
     return _join(rows)
 
 
-def _compared(logits: np.ndarray, k: int) -> list[int]:
-    """Up to k legal actions: the policy's own, waiting, and the next best ones."""
+def _label(state: State, agent: Agent, observer: Observer, rollouts: Rollouts, config: TrainConfig,
+           rng: np.random.Generator) -> dict[str, np.ndarray]:  # fmt: skip
+    """One decision: what is seen, which actions were compared, and what each saves in units of the noise."""
+    views = state.problem.views
+    seen, logits = _without_padding(observer.observe(state)), agent.logits(state)
+    rule = RULES.index(config.base_rule)
+    base = observer.number_of(*choose(rule, *state.arguments, np.zeros(1, np.uint64)))
+    actions = _compared(logits, base, config.candidates)
+    futures = config.futures if config.problem != "thesis" else 1  # its durations are certain
+    saved_s, error_s = rollouts.advantages(state, [observer.action_of(a) for a in actions], rng, futures)
+    scale_s = float(views.mean_s[: views.workflow_ptr[state.arrived]].mean())
+    noise_s = np.sqrt((error_s[1:] ** 2).mean() + (FLOOR * scale_s) ** 2) or 1.0
+    target = np.clip(saved_s / noise_s, -LARGEST_TARGET, LARGEST_TARGET)
+    return seen | {"action": np.array(actions), "target": target, "is_base": np.array(actions) == base}
+
+
+def _compared(logits: np.ndarray, base: int, k: int) -> list[int]:
+    """Up to k legal actions: the policy's own, the base rule's, waiting, and the next best ones."""
     order = [int(a) for a in np.argsort(-logits, kind="stable") if np.isfinite(logits[a])]
-    wait = len(logits) - 1
-    if wait in order[1:]:
-        order.remove(wait)
-        order.insert(1, wait)
-    return order[:k]
+    first = [a for a in (order[0], base, len(logits) - 1) if a in order]
+    return list(dict.fromkeys(first + order))[:k]
 
 
 def _without_padding(seen: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

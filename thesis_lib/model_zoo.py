@@ -22,8 +22,8 @@ from thesis_lib.files import write_bytes
 from thesis_lib.train_config import TrainConfig
 from thesis_lib.workflow import WorkflowError
 
-_SHORT = {"clone_decisions": 0, "total_steps": 150_000, "distill_rounds": 0, "workflows_min": 6, "workflows_max": 10,
-          "validation_streams": 100, "validate_every": 30_000, "curve_streams": 20}  # fmt: skip
+_SHORT = {"clone_decisions": 0, "total_steps": 100_000, "distill_rounds": 0, "workflows_min": 6, "workflows_max": 10,
+          "validation_streams": 100, "validate_every": 25_000, "curve_streams": 20}  # fmt: skip
 _THESIS = {"problem": "thesis", "base_rule": "critical_path"}
 FROM_META = ("problem", "network", "features", "seed", "steps", "versions", "training")  # what the manifest repeats
 DEFAULTS = {"stream": "stream", "thesis": "thesis"}  # the agents that `drl` takes for each kind of problem

@@ -101,6 +101,13 @@ class Observer:
             return None
         return int(self.candidates[action // self.n_vms]), action % self.n_vms
 
+    def number_of(self, task: int, vm: int) -> int:
+        """The action that places `task` on `vm` as last observed; task < 0 waits; -1 for a task without slot."""
+        if task < 0:
+            return self.wait_action
+        slots = np.flatnonzero(self.candidates == task)
+        return int(slots[0]) * self.n_vms + vm if len(slots) else -1
+
 
 def cut(features: np.ndarray) -> np.ndarray:
     """Features as float32 in [-FEATURE_LIMIT, FEATURE_LIMIT]."""

@@ -80,11 +80,10 @@ class Rollouts:
         """
         if self._problem is not state.problem:
             self.prepare(state.problem)
-        pairs = np.array([(-1, -1) if a is None else a for a in actions], dtype=np.int64).reshape(-1, 2)
-        total_s = np.empty((len(pairs), futures))
+        pairs, total_s = _pairs(actions), np.empty((len(actions), futures))
         self._rng[0] = seed
         kernels.judge(self._code, *state.arguments, self._sigma, pairs, len(pairs), self.later, self.to_end,
-                      *self._scratch, self._rng, total_s)  # fmt: skip
+                      *self._scratch, self._rng, total_s, np.empty(len(pairs), np.int64))  # fmt: skip
         return total_s
 
     def advantages(
@@ -99,15 +98,33 @@ class Rollouts:
         error_s = saved_s.std(axis=1, ddof=1) / np.sqrt(futures) if futures > 1 else np.zeros(len(saved_s))
         return saved_s.mean(axis=1), error_s
 
-    def decide(self, state: "State", candidates: int, futures: int, least_z: float, rng: np.ndarray) -> Action:
-        """The base rule's action, or the candidate that saves most against it if that is significant.
+    def decide(self, state: "State", k: int, futures: int, least_z: float, rng: np.ndarray) -> Action:
+        """The base rule's action, or one that saves most against it if that is significant.
 
-        candidates: how many actions are compared. least_z: least mean saving in units of its
-        standard error. rng: (1,) uint64, the random stream, moved on.
+        k: how many actions are compared, the rule's, waiting and the next best pairs. least_z: least mean
+        saving in units of its standard error. rng: (1,) uint64, the random stream, moved on.
         """
         if self._problem is not state.problem:
             self.prepare(state.problem)
-        actions, total_s = np.empty((candidates, 2), np.int64), np.empty((candidates, futures))
+        actions, total_s, alive = np.empty((k, 2), np.int64), np.empty((k, futures)), np.empty(k, np.int64)
         task, vm = kernels.search(self._code, *state.arguments, self._sigma, actions, self.later, self.to_end,
-                                  *self._scratch, rng, total_s, least_z)  # fmt: skip
+                                  *self._scratch, rng, total_s, alive, least_z)  # fmt: skip
         return None if task < 0 else (task, vm)
+
+    def best_of(
+        self, state: "State", actions: Sequence[Action], futures: int, least_z: float, rng: np.ndarray
+    ) -> Action:
+        """The first of the actions, or one that saves most against it if that is significant; see `decide`."""
+        if len(actions) < 2:
+            return actions[0]
+        if self._problem is not state.problem:
+            self.prepare(state.problem)
+        pairs, total_s = _pairs(actions), np.empty((len(actions), futures))
+        best = kernels.race(self._code, *state.arguments, self._sigma, pairs, len(pairs), self.later, self.to_end,
+                            *self._scratch, rng, total_s, np.empty(len(pairs), np.int64), least_z)  # fmt: skip
+        return actions[best]
+
+
+def _pairs(actions: Sequence[Action]) -> np.ndarray:
+    """(c, 2) the actions as kernels take them, -1 for waiting."""
+    return np.array([(-1, -1) if a is None else a for a in actions], dtype=np.int64).reshape(-1, 2)

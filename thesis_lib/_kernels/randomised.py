@@ -54,13 +54,14 @@ def _keep(p, s, scene, start, key, weight):
 
 
 @kernel
-def best_keys(rule, pi, pf, si, sf, samples, spread, no_sigma, scene, start, run, rng, key, weight):
+def best_keys(rule, pi, pf, si, sf, samples, spread, no_sigma, given, scene, start, run, rng, key, weight):
     """Write the keys of the best list into key (n,) and weight (w,); its total completion time.
 
     Each list multiplies the upward rank of every task by a number of 1 +- spread and, where there
     are several, the remaining work of every workflow by exp(spread x normal). The first list is
     the rule's own; the first quarter varies that one, the others the best list so far.
-    no_sigma: (n,) zeros, so that every task takes its mean duration.
+    no_sigma: (n,) zeros, so that every task takes its mean duration. given: key and weight hold a
+    list already, which is the first one and the one to vary.
     """
     p = problem_views(pi, pf)
     s = state_views(p, si, sf)
@@ -68,7 +69,7 @@ def best_keys(rule, pi, pf, si, sf, samples, spread, no_sigma, scene, start, run
     sample(p, s, rule, 0, no_sigma, scene, start, rng)
     best_s = np.inf
     for k in range(samples):
-        _perturb(p, s, k > samples // 4, spread if k > 0 else 0.0, scene, start, rng, key, weight)
+        _perturb(p, s, given or k > samples // 4, spread if k > 0 else 0.0, scene, start, rng, key, weight)
         order_start(s, rule, scene, start)
         copy_start(p, scene, start, run)
         total_s = run_on(p, scene, run, rule, scene.sizes[OPEN_FLOWS])

@@ -100,6 +100,8 @@ class Rollout(NamedTuple):
 
 
 _DATA_EVENT = 1 << 40
+BATCH = 4  # futures between two looks at which actions are still worth more
+LEAST_GAIN_S = 1e-6  # a saving below this is rounding
 
 
 def scratch(n: int, v: int, e: int, f: int) -> tuple[Scene, Rollout, Rollout]:
@@ -698,7 +700,18 @@ def _take(p, scene, run, rule, task, v):
 
 
 @kernel
-def judge(rule, pi, pf, si, sf, sigma, actions, count, later, to_end, scene, start, run, rng, total_s):
+def _try_actions(p, rule, actions, count, to_end, scene, start, run, r, total_s, alive):
+    """Run the sampled future number r after each action that is alive."""
+    counted = scene.sizes[FLOWS] if to_end else scene.sizes[OPEN_FLOWS]
+    for c in range(count):
+        if alive[c] == 1:
+            copy_start(p, scene, start, run)
+            _take(p, scene, run, rule, actions[c, 0], actions[c, 1])
+            total_s[c, r] = run_on(p, scene, run, rule, counted)
+
+
+@kernel
+def judge(rule, pi, pf, si, sf, sigma, actions, count, later, to_end, scene, start, run, rng, total_s, alive):
     """Total completion time, after each action, of the workflows that are not done, over sampled futures.
 
     rule: one of KEY_RULES, which decides after the action. sigma: (n,) standard deviation of the
@@ -709,13 +722,11 @@ def judge(rule, pi, pf, si, sf, sigma, actions, count, later, to_end, scene, sta
     p = problem_views(pi, pf)
     s = state_views(p, si, sf)
     begin(p, s, rule, scene, start)
+    for c in range(count):
+        alive[c] = 1
     for r in range(total_s.shape[1]):
         sample(p, s, rule, later, sigma, scene, start, rng)
-        counted = scene.sizes[FLOWS] if to_end else scene.sizes[OPEN_FLOWS]
-        for c in range(count):
-            copy_start(p, scene, start, run)
-            _take(p, scene, run, rule, actions[c, 0], actions[c, 1])
-            total_s[c, r] = run_on(p, scene, run, rule, counted)
+        _try_actions(p, rule, actions, count, to_end, scene, start, run, r, total_s, alive)
 
 
 # --- deciding -----------------------------------------------------------------------------
@@ -757,23 +768,8 @@ def candidate_actions(rule, p, s, rng, actions):
 
 
 @kernel
-def best_action(count, total_s, least_z):
-    """The row of total_s (c, r) with the largest mean gain over row 0 among those whose gain is significant.
-
-    A gain is significant when it is at least `least_z` of its standard errors; 0 when there is none.
-    """
-    best, best_gain_s = 0, 1e-6
-    for c in range(1, count):
-        gain_s, error_s = gain_over_first(total_s, c)
-        if gain_s > best_gain_s and gain_s >= least_z * error_s:
-            best, best_gain_s = c, gain_s
-    return best
-
-
-@kernel
-def gain_over_first(total_s, c):
-    """(mean, standard error) of the seconds that row c of total_s (c, r) saves against row 0, future by future."""
-    r = total_s.shape[1]
+def gain_over_first(total_s, c, r):
+    """(mean, standard error) of the seconds that row c of total_s saves against row 0 in the first r futures."""
     mean, squares = 0.0, 0.0
     for k in range(r):
         mean += (total_s[0, k] - total_s[c, k]) / r
@@ -783,11 +779,60 @@ def gain_over_first(total_s, c):
 
 
 @kernel
-def search(rule, pi, pf, si, sf, sigma, actions, later, to_end, scene, start, run, rng, total_s, least_z):
-    """The (task, VM) that the search takes, (-1, -1) to wait; actions (k, 2) and total_s (k, r) are scratch."""
+def drop_hopeless(count, total_s, r, alive):
+    """Take out of the race whose mean gain is below 0 by a standard error; the number of those still in it.
+
+    alive: (k,) 1 for a row that is in the race; row 0 always is.
+    """
+    left = 1
+    for c in range(1, count):
+        if alive[c] == 1:
+            gain_s, error_s = gain_over_first(total_s, c, r)
+            alive[c] = gain_s + error_s > LEAST_GAIN_S
+            left += alive[c]
+    return left
+
+
+@kernel
+def best_action(count, total_s, least_z, alive):
+    """The row of total_s (k, r) with the largest mean gain over row 0 among those whose gain is significant.
+
+    A gain is significant when it is at least `least_z` of its standard errors; 0 when there is none.
+    """
+    best, best_gain_s = 0, LEAST_GAIN_S
+    for c in range(1, count):
+        if alive[c] == 1:
+            gain_s, error_s = gain_over_first(total_s, c, total_s.shape[1])
+            if gain_s > best_gain_s and gain_s >= least_z * error_s:
+                best, best_gain_s = c, gain_s
+    return best
+
+
+@kernel
+def race(rule, pi, pf, si, sf, sigma, actions, count, later, to_end, scene, start, run, rng, total_s, alive, least_z):
+    """`judge`, but after every BATCH futures the hopeless actions are dropped; the row of the best action."""
+    p = problem_views(pi, pf)
+    s = state_views(p, si, sf)
+    begin(p, s, rule, scene, start)
+    for c in range(count):
+        alive[c] = 1
+    for r in range(total_s.shape[1]):
+        sample(p, s, rule, later, sigma, scene, start, rng)
+        _try_actions(p, rule, actions, count, to_end, scene, start, run, r, total_s, alive)
+        if (r + 1) % BATCH == 0 and drop_hopeless(count, total_s, r + 1, alive) == 1:
+            return 0
+    return best_action(count, total_s, least_z, alive)
+
+
+@kernel
+def search(rule, pi, pf, si, sf, sigma, actions, later, to_end, scene, start, run, rng, total_s, alive, least_z):
+    """The (task, VM) that the search takes, (-1, -1) to wait.
+
+    actions (k, 2), total_s (k, r) and alive (k,) are scratch.
+    """
     count = candidate_actions(rule, problem_views(pi, pf), state_views(problem_views(pi, pf), si, sf), rng, actions)
-    if count == 1:
-        return actions[0, 0], actions[0, 1]
-    judge(rule, pi, pf, si, sf, sigma, actions, count, later, to_end, scene, start, run, rng, total_s)
-    best = best_action(count, total_s, least_z)
+    best = 0
+    if count > 1:
+        best = race(rule, pi, pf, si, sf, sigma, actions, count, later, to_end, scene, start, run, rng, total_s, alive,
+                    least_z)  # fmt: skip
     return actions[best, 0], actions[best, 1]

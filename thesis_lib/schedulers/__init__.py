@@ -58,6 +58,10 @@ _SCHEDULERS: dict[str, tuple[str, Callable[..., Scheduler]]] = {
         "srw_patient improved by rollouts in sampled futures (options: base, k, futures, z, later)",
         _lazy("rollout_search", "srw_search"),
     ),
+    "drl_search": (
+        "a trained agent improved by search (options: model, k, futures, z, samples, lists)",
+        _lazy("learned_search", "DrlSearch"),
+    ),
     "optimal": ("plan: CP-SAT on mean durations with a time limit and a proved bound", _lazy("optimal", "Optimal")),
     "drl": ("a trained agent: graph convolutions score every (task, VM) pair (option: model)", _lazy("learned", "Drl")),
 }

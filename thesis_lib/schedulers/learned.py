@@ -33,6 +33,11 @@ class Drl(Scheduler):
         """Name of the agent that decides; None before the first reset if none was given."""
         return None if self._agent is None else self._agent.name
 
+    @property
+    def agent(self) -> Agent:
+        """The agent that decides, known after `reset` at the latest."""
+        return self._agent
+
     def reset(self, workload: Workload, cluster: Cluster, seed: int) -> None:
         """Find the agent for the problem; a greedy agent draws nothing, so the seed is not used."""
         self._agent = self._given or default_agent_for(workload, cluster)

@@ -33,7 +33,7 @@ class RolloutSearch(Scheduler):
     """
 
     def __init__(
-        self, base: str | None = None, k: int = 4, futures: int = 8, z: float = 1.0, later: int = LATER,
+        self, base: str | None = None, k: int = 4, futures: int = 16, z: float = 1.0, later: int = LATER,
         name: str = "rollout_search",
     ):  # fmt: skip
         self.name = name
