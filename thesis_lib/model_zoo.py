@@ -105,7 +105,9 @@ def log_path(name: str, out: Path = MODELS) -> Path:
     return out / "logs" / f"{name}.csv"
 
 
-def build(names: Iterable[str] | None = None, out: Path = MODELS, runs: Path = Path("runs/models"), jobs: int = 1) -> None:
+def build(
+    names: Iterable[str] | None = None, out: Path = MODELS, runs: Path = Path("runs/models"), jobs: int = 1
+) -> None:
     """Train agents (all by default) and copy them, their learning curves and a manifest to `out`.
 
     A run that was cut off goes on, one that is complete is not trained again. jobs: runs at the same time.
