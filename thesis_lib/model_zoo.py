@@ -24,8 +24,8 @@ from thesis_lib.workflow import WorkflowError
 
 _SHORT = {
     "clone_decisions": 0, "total_steps": 100_000, "distill_rounds": 0, "gamma": 0.99, "gae_lambda": 0.95,
-    "score_hidden": 64, "workflows_min": 6, "workflows_max": 10, "validation_streams": 100, "validate_every": 25_000,
-    "curve_streams": 20,
+    "score_hidden": 64, "workflows_min": 6, "workflows_max": 10, "validation_streams": 30, "validate_every": 25_000,
+    "curve_streams": 10,
 }  # fmt: skip
 _THESIS = {"problem": "thesis", "base_rule": "critical_path"}
 FROM_META = ("problem", "network", "features", "seed", "steps", "versions", "training")  # what the manifest repeats
