@@ -37,10 +37,10 @@ def test_labels_are_the_seconds_that_an_action_saves(monkeypatch, seed):
     monkeypatch.setattr(distill, "training_case", lambda config: lambda seed: CASE)
     labels = collect(random_agent(seed), replace(TINY, base_rule="srw", candidates=5), 1, 0, 10)
     compared = np.split(labels.action, labels.action_ptr[1:-1])
-    targets = np.split(labels.target, labels.action_ptr[1:-1])
+    targets, is_base = (np.split(array, labels.action_ptr[1:-1]) for array in (labels.target, labels.is_base))
     assert [len(actions) for actions in compared].count(4) not in (0, 10)  # two tasks on two VMs; nothing to wait for
     first = next(divmod(int(actions[0]), 2) for actions in compared if len(actions) == 4)  # what the agent always does
-    for actions, target in zip(compared, targets):
+    for actions, target, base in zip(compared, targets, is_base):
         if len(actions) == 4:
             done_s = np.array([FIRST[divmod(action, 2)] for action in actions.tolist()])
         elif sorted(actions.tolist()) == [0, 1]:  # this agent has waited, so both VMs are free for the other task
@@ -50,6 +50,8 @@ def test_labels_are_the_seconds_that_an_action_saves(monkeypatch, seed):
             assert sorted(actions.tolist()) == [1 - first[1], WAIT]
             done_s = np.where(actions == WAIT, WAITED[first], FIRST[first])
         assert target == pytest.approx(np.clip((done_s[0] - done_s) / NOISE_S, -4, 4), abs=1e-9)
+        srw = 1 - first[1] if WAIT in actions else 1  # SRW takes the larger rank, A, and the faster VM of those free
+        assert actions[base].tolist() == [srw]
 
 
 def test_labels_hold_what_the_observer_saw(monkeypatch):
@@ -66,7 +68,10 @@ def test_labels_hold_what_the_observer_saw(monkeypatch):
     counts = np.diff(labels.action_ptr)[[7, 2, 5]]
     assert np.array_equal(row, np.repeat([0, 1, 2], counts))
     first = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    assert (target[first] == 0).all()
+    margin = distill.MARGIN * np.concatenate([labels.is_base[labels.action_ptr[k] : labels.action_ptr[k + 1]]
+                                              for k in (7, 2, 5)])  # fmt: skip
+    assert target.numpy()[first] == pytest.approx(margin[first])
+    assert np.bincount(row, margin > 0).tolist() == [1, 1, 1]
     assert all(seen[k]["action_mask"][a] for k, a in zip(np.repeat([7, 2, 5], counts), action.tolist()))
 
 
@@ -97,12 +102,14 @@ def test_joined_labels_are_those_of_the_parts_one_after_another():
             assert torch.equal(getattr(one[0], name), getattr(two[0], name)), name
 
 
-def test_waiting_is_always_compared_the_policys_own_action_first():
+def test_the_policys_action_the_base_rules_and_waiting_are_compared_first():
     logits = np.array([1.0, 5.0, -np.inf, 3.0, 4.0, -2.0])  # the last one waits
-    assert distill._compared(logits, 3) == [1, 5, 4]
-    assert distill._compared(logits, 10) == [1, 5, 4, 3, 0]
-    assert distill._compared(np.array([1.0, 2.0, -np.inf]), 3) == [1, 0]
-    assert distill._compared(np.array([1.0, 2.0, 7.0]), 2) == [2, 1]
+    assert distill._compared(logits, 0, 4) == [1, 0, 5, 4]
+    assert distill._compared(logits, 0, 10) == [1, 0, 5, 4, 3]
+    assert distill._compared(logits, 1, 3) == [1, 5, 4]  # the policy agrees with the rule
+    assert distill._compared(logits, 5, 2) == [1, 5]  # the rule waits
+    assert distill._compared(logits, -1, 2) == [1, 5]  # what the rule would place has no slot
+    assert distill._compared(np.array([1.0, 2.0, -np.inf]), 0, 3) == [1, 0]
 
 
 def test_problems_without_a_choice_are_refused_instead_of_searched_for_ever():

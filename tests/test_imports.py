@@ -32,7 +32,7 @@ LINES = [
     ["cloning", "ppo", "distill"],
     ["training"],
     ["tuning", "tuning_engines", "model_zoo"],
-    ["curves"],
+    ["curves", "agent_results"],
     ["plots"],
     ["learning_figures"],
     ["figures", "speed", "notebook"],

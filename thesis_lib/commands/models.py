@@ -1,4 +1,4 @@
-"""`models`: list the shipped agents, and train again what is missing."""
+"""`models`: list the shipped agents, train again what is missing, evaluate them on test instances."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", metavar="NAME", help="this agent only; may be given several times")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="agents trained at the same time (default 1)")
     parser.add_argument("--out", metavar="DIR", help="folder for agents, curves and manifest (default: dataset/models)")
+    parser.add_argument("--evaluate", action="store_true", help="compare the shipped agents on test instances instead")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -25,6 +26,9 @@ def run(arguments: argparse.Namespace) -> None:
     """Train what is not shipped; runs that were cut off, in runs/models, go on."""
     from thesis_lib import model_zoo
 
+    if arguments.evaluate:
+        _evaluate(arguments)
+        return
     out = Path(arguments.out) if arguments.out else model_zoo.MODELS
     jobs = whole_number(arguments.jobs, "--jobs", 1)
     chosen = [model_zoo.recipe(name) for name in arguments.only] if arguments.only else list(model_zoo.RECIPES)
@@ -44,3 +48,21 @@ def run(arguments: argparse.Namespace) -> None:
         return
     for known in chosen:
         print(f"{known.name:<18} {known.group:<10} {states[known.name]:<9} {known.about}")
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    """Run what the tables of results lack, then print every ratio with its 95 % interval. --only names trials here."""
+    from thesis_lib.agent_results import RESULTS, TRIALS, evaluate, ratios, trial
+
+    folder = Path(arguments.out) / "results" if arguments.out else RESULTS
+    chosen = [trial(name) for name in arguments.only] if arguments.only else list(TRIALS)
+    if not arguments.list:
+        evaluate([known.name for known in chosen], folder, jobs=whole_number(arguments.jobs, "--jobs", 1))
+    tables = {known.name: ratios(known, known.reference, folder) for known in chosen}
+    if arguments.json:
+        print_json({name: {s: vars(ratio) for s, ratio in table.items()} for name, table in tables.items()})
+        return
+    for known in chosen:
+        print(f"{known.name}: {known.about}; ratio to {known.reference}, {known.instances} instances")
+        for name, ratio in tables[known.name].items():
+            print(f"  {name:<22} {ratio}")
