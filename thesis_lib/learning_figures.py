@@ -108,7 +108,9 @@ def _results(name: str) -> tuple[Rows, Callable[[str], Figure]]:
     known = trial(name)
     values = completions_s(known)
     seeds = range(known.first_seed, known.first_seed + known.instances)
-    rows = [(seed, scheduler, seconds) for scheduler, own in values.items() for seed, seconds in zip(seeds, own.tolist())]
+    rows = [
+        (seed, scheduler, seconds) for scheduler, own in values.items() for seed, seconds in zip(seeds, own.tolist())
+    ]
     return rows, lambda lang: plot_completion(values, known.reference, lang=lang)
 
 
