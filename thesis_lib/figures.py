@@ -384,7 +384,8 @@ _SPECS = (
     FigureSpec(
         "agents_on_streams",
         "Mean completion time of a workflow on 200 test streams that neither training nor validation met (20 "
-        "workflows, load 0.9): the agents (drl; behind @ other training seeds, the MLP twin, PPO without distillation) beside "
+        "workflows, load 0.9): the agents (drl; behind @ other training seeds, the MLP twin, PPO without "
+        "distillation) beside "
         f"rules. Right: ratio to {REWARD_BASE} draw by draw. Intervals: 95 % bootstrap over draws.",
         "在训练与验证均未见过的 200 条测试流（20 个工作流，负载 0.9）上，工作流的平均完成时间："
         "各智能体（drl；@ 之后为其他训练种子、MLP 孪生与未蒸馏的 PPO）与规则。"
@@ -410,7 +411,8 @@ _SPECS = (
     FigureSpec(
         "agents_on_thesis",
         "The original thesis's problem, one DAG of 30 tasks on one machine, 100 test DAGs: makespan of the agent "
-        "(drl), of the agent with search, of randomised lists with 64, 320 and 1024 samples, and of rules. Right: ratio to "
+        "(drl), of the agent with search, of randomised lists with 64, 320 and 1024 samples, and of rules. "
+        "Right: ratio to "
         "critical_path DAG by DAG.",
         "原论文的问题：一台机器上含 30 个任务的单个 DAG，共 100 个测试 DAG：智能体（drl）、加搜索的智能体、"
         "64、320 与 1024 个样本的随机化列表以及各规则的完工时间。右：逐个 DAG 与 critical_path 之比。",
