@@ -12,7 +12,7 @@ from thesis_lib.simulator import simulate
 from thesis_lib.workflow import WorkflowError
 from thesis_lib.workload import SEED_RANGES
 
-SMALL = Trial("small", "stream", {"workflows": 2, "load": 0.9}, 3, 500, ("srw", "fcfs"), "srw")
+SMALL = Trial("small", "stream", {"workflows": 2, "load": 0.9}, 3, 500, ("srw", "fcfs"), ("srw",))
 
 
 @pytest.fixture
@@ -38,12 +38,19 @@ def test_only_what_is_missing_is_run(tmp_path, small, monkeypatch):
     path = tmp_path / "small.csv"
     whole = path.read_text()
     path.write_text("\n".join(whole.splitlines()[:-2]) + "\n")  # the last instance is lost
+    with pytest.raises(WorkflowError, match=r"small\.csv: lacks 1 of 3 instances, 502 first"):
+        completions_s(small, tmp_path)
     ran = []
     real = agent_results._run
     monkeypatch.setattr(agent_results, "_run", lambda known, seed, names: ran.append(seed) or real(known, seed, names))
     evaluate(["small"], tmp_path)
     assert ran == [502]
     assert path.read_text() == whole
+
+
+def test_a_missing_table_is_named(tmp_path, small):
+    with pytest.raises(WorkflowError, match=r"small\.csv: .*models --evaluate"):
+        completions_s(small, tmp_path)
 
 
 def test_more_vms_repeat_the_three():
@@ -65,7 +72,7 @@ def test_trials_draw_test_instances_that_no_other_trial_draws_but_the_searches()
     for known in TRIALS:
         seeds = range(known.first_seed, known.first_seed + known.instances)
         assert seeds[0] in SEED_RANGES["test"] and seeds[-1] in SEED_RANGES["test"]
-        assert known.reference in known.schedulers
+        assert set(known.references) <= set(known.schedulers)
         for other, theirs in seen.items():
             shared = set(seeds) & set(theirs)
             assert not shared or {known.name, other} == {"stream-k20", "stream-k20-search"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from thesis_lib.agent_results import completions_s, ratios, trial
+from thesis_lib.agent_results import completions_s, ratios, seeds_of, trial
 from thesis_lib.curves import Curve, common_target, model_curves, speed_up, steps_until
 from thesis_lib.model_zoo import RECIPES
 
@@ -107,11 +107,9 @@ def _results(name: str) -> tuple[Rows, Callable[[str], Figure]]:
 
     known = trial(name)
     values = completions_s(known)
-    seeds = range(known.first_seed, known.first_seed + known.instances)
-    rows = [
-        (seed, scheduler, seconds) for scheduler, own in values.items() for seed, seconds in zip(seeds, own.tolist())
-    ]
-    return rows, lambda lang: plot_completion(values, known.reference, lang=lang)
+    seeds = seeds_of(known)
+    rows = [(seed, name, own[k]) for name, own in values.items() for k, seed in enumerate(seeds)]
+    return rows, lambda lang: plot_completion(values, known.references[0], lang=lang)
 
 
 def agents_on_streams() -> tuple[Rows, Callable[[str], Figure]]:
