@@ -7,6 +7,10 @@ learns from the labels of all rounds.
 
 Single labels are noisy: seconds saved, with a standard error as large as themselves. Regression averages
 them over similar states, which picking "the" best action and imitating it would not.
+
+An advantage says what one deviation is worth if the base rule decides from there on. One wait, say, costs next
+to nothing then; a policy that waits again and again loses a great deal. So the base rule's action
+is always among those compared and gets a MARGIN, and the second round is labelled on the policy's own states.
 Expert iteration: Anthony, Tian and Barber, "Thinking fast and slow with deep learning and tree
 search", NeurIPS 2017; Silver et al., Nature 550, 2017.
 """
@@ -44,7 +48,7 @@ SHARE = 0.25  # of the decisions with a choice are labelled; neighbouring ones a
 MINIBATCH = 256
 LONGEST_GRADIENT = 1.0
 LARGEST_TARGET = 4.0
-MARGIN = 0.25  # what another action must save to be worth leaving the base rule (see Distillation)
+MARGIN = 0.25  # what another action must save to be worth leaving the base rule, in units of the noise
 FLOOR = 0.17  # in mean task durations: savings far below this are not told apart
 BARREN_EPISODES = 2000  # in a row without a label: the problem leaves nothing to choose
 _LABEL_STREAM, _ORDER_STREAM = 7800, 7900  # first words of the random streams that collect and that learn

@@ -381,6 +381,43 @@ _SPECS = (
         "每种设置只有一个种子，因此只有大于 feature_ablation 中带宽的差异才有意义。",
         "05", learning_figures.CURVE_COLUMNS, learning_figures.ppo_sensitivity,
     ),
+    FigureSpec(
+        "agents_on_streams",
+        "Mean completion time of a workflow on 200 test streams that neither training nor validation met (20 "
+        "workflows, load 0.9): the agents (drl; behind @ other training seeds, the MLP twin, PPO without "
+        "distillation) beside "
+        f"rules. Right: ratio to {REWARD_BASE} draw by draw. Intervals: 95 % bootstrap over draws.",
+        "在训练与验证均未见过的 200 条测试流（20 个工作流，负载 0.9）上，工作流的平均完成时间："
+        "各智能体（drl；@ 之后为其他训练种子、MLP 孪生与未蒸馏的 PPO）与规则。"
+        f"右：逐次抽样与 {REWARD_BASE} 之比。区间为对抽样的 95% 自助法区间。",
+        "05", learning_figures.RESULT_COLUMNS, learning_figures.agents_on_streams,
+    ),
+    FigureSpec(
+        "search_on_streams",
+        "The first 100 of the same streams with search at run time: the same rollouts on top of a rule (srw_search) "
+        "and of the agent (drl_search), and randomised lists. Right: ratio to srw_search draw by draw.",
+        "同样的测试流的前 100 条，运行时加入搜索：同样的推演分别以规则（srw_search）与智能体（drl_search）为基础，"
+        "另有随机化列表。右：逐次抽样与 srw_search 之比。",
+        "05", learning_figures.RESULT_COLUMNS, learning_figures.search_on_streams,
+    ),
+    FigureSpec(
+        "agents_transfer",
+        f"The agent on streams and clusters that it was not trained on: mean ratio to {REWARD_BASE}. More VMs repeat "
+        "the three of the training cluster; the data holds the intervals.",
+        f"智能体在未训练过的流与集群上的表现：与 {REWARD_BASE} 的平均比值。更多的虚拟机为训练集群三台虚拟机的重复；"
+        "区间见数据文件。",
+        "05", ("trial", "scheduler", "ratio", "low", "high"), learning_figures.agents_transfer,
+    ),
+    FigureSpec(
+        "agents_on_thesis",
+        "The original thesis's problem, one DAG of 30 tasks on one machine, 100 test DAGs: makespan of the agent "
+        "(drl), of the agent with search, of randomised lists with 64, 320 and 1024 samples, and of rules. "
+        "Right: ratio to "
+        "critical_path DAG by DAG.",
+        "原论文的问题：一台机器上含 30 个任务的单个 DAG，共 100 个测试 DAG：智能体（drl）、加搜索的智能体、"
+        "64、320 与 1024 个样本的随机化列表以及各规则的完工时间。右：逐个 DAG 与 critical_path 之比。",
+        "05", learning_figures.RESULT_COLUMNS, learning_figures.agents_on_thesis,
+    ),
 )  # fmt: skip
 FIGURES: dict[str, FigureSpec] = {spec.name: spec for spec in _SPECS}
 
