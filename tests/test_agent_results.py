@@ -1,6 +1,7 @@
 """Tables of results: made once, continued, read back, and what the shipped ones hold."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,3 +90,14 @@ def test_the_shipped_tables_are_complete_and_true(known):
         if name in values:
             own = simulate(make(name), workload, cluster, seed=known.first_seed).mean_completion_s
             assert values[name][0] == pytest.approx(own, rel=1e-6)
+
+
+def test_the_readme_states_the_ratios_of_the_tables():
+    readme = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+    for name, scheduler in (("stream-k20", "drl"), ("stream-k20", "drl@stream-ppo"), ("stream-k12", "drl"),
+                            ("stream-k30", "drl"), ("stream-5-vms", "drl")):  # fmt: skip
+        found = [str(ratios(trial(name), reference)[scheduler]) for reference in ("srw_patient", "srw", "heft_online")]
+        assert f"| {trial(name).about} | `{scheduler}` | {' | '.join(found)} |" in readme
+    for n in (20, 30, 50):
+        found = ratios(trial(f"thesis-{n}"), "critical_path")
+        assert f"| {n} tasks | {found['drl']} | {found['drl_search']} | {found['randomized_list']} |" in readme
