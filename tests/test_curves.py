@@ -8,7 +8,7 @@ import pytest
 
 from tests.learning_samples import curve, write_log
 from thesis_lib import curves
-from thesis_lib.curves import band, common_target, model_curves, read_curve, speed_up, steps_until
+from thesis_lib.curves import band, common_target, learns, model_curves, read_curve, speed_up, steps_until
 from thesis_lib.workflow import WorkflowError
 
 ROWS = [
@@ -68,6 +68,10 @@ def test_steps_until_a_target_count_the_first_time():
     one = curve("a", [1.5, 1.2, 1.3, 1.0])
     assert [steps_until(one, t) for t in (2.0, 1.2, 1.1, 0.9)] == [100, 200, 400, None]
     assert common_target([one, curve("b", [1.4, 1.15, 1.2])]) == 1.15
+
+
+def test_a_run_learns_when_it_ends_five_per_cent_below_its_start():
+    assert learns(curve("a", [1.0, 1.2, 0.95])) and not learns(curve("b", [1.0, 0.5, 0.96]))
 
 
 def test_half_the_steps_in_every_seed_are_a_saving_of_one_half():

@@ -324,6 +324,13 @@ def test_the_ablation_counts_the_decisions_that_a_feature_saves(made_up_logs, tm
         assert [float(row[key]) for key in ("saved", "saved_low", "saved_high")] == pytest.approx([0.5] * 3)
 
 
+def test_an_ablation_of_runs_that_do_not_learn_claims_no_speed_up(made_up_logs, tmp_path):
+    flat = [{"stage": "ppo", "steps": 1000 * k, "episodes": 20 * k, "training": 1.5} for k in (1, 2)]
+    write_log(made_up_logs / "logs" / "features-5-seed0.csv", [*flat, {"stage": "ppo", "steps": 2000, "validation": 9}])
+    figures.make_figures(tmp_path, only="feature_ablation", lang="en")
+    assert {(row["target"], row["saved"]) for row in rows_of(tmp_path, "feature_ablation")} == {("", "")}
+
+
 def test_every_recipe_but_the_thesis_agents_is_shown_in_a_figure():
     settings = [name for values in learning_figures.SETTINGS.values() for name in values.values()]
     groups = [

@@ -311,6 +311,7 @@ def build_all(lang: str) -> dict:
         "sensitivity": plots.plot_sensitivity(
             {"entropy": {"0.01": seeds[0]}, "rollout": {"64": other}}, seeds[1], lang=lang
         ),
+        "no ablation": plots.plot_no_ablation({"features_5": seeds, "features_4": [other]}, lang=lang),
         "film": plots.film_curve({"gcn": seeds, "mlp": [other]}, lang=lang).figure,
     }
 

@@ -23,6 +23,7 @@ from thesis_lib.workflow import WorkflowError
 
 LEAST_EPISODES = 16  # a mean over fewer training episodes says too little
 CLAIMED_SPEED_UP = 0.32  # the article's: what its fifth feature saves of the way to convergence
+LEAST_GAIN = 0.05  # a run that does not lower its training ratio by this share has not learned
 LEVEL = 0.95
 
 
@@ -131,6 +132,12 @@ def steps_until(curve: Curve, target: float) -> int | None:
     steps, ratio = curve.training_points()
     reached = np.flatnonzero(ratio <= target)
     return int(steps[reached[0]]) if len(reached) else None
+
+
+def learns(curve: Curve) -> bool:
+    """Does the training ratio end at least 5 % below where it began? Otherwise there is no convergence to time."""
+    ratio = curve.training_points()[1]
+    return bool(ratio[-1] <= (1 - LEAST_GAIN) * ratio[0])
 
 
 def common_target(curves: Sequence[Curve]) -> float:

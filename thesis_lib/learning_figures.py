@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from thesis_lib.agent_results import completions_s, ratios, seeds_of, trial
-from thesis_lib.curves import Curve, common_target, model_curves, speed_up, steps_until
+from thesis_lib.curves import Curve, common_target, learns, model_curves, speed_up, steps_until
 from thesis_lib.model_zoo import RECIPES
 
 if TYPE_CHECKING:
@@ -78,10 +78,13 @@ def learned_rewards() -> tuple[Rows, Callable[[str], Figure]]:
 
 def feature_ablation() -> tuple[Rows, Callable[[str], Figure]]:
     """Short runs with the article's four and five features, three seeds each, and what the fifth one saves."""
-    from thesis_lib.plots import plot_ablation
+    from thesis_lib.plots import plot_ablation, plot_no_ablation
 
     groups = _read_groups(FEATURES)
     everyone = [curve for curves in groups.values() for curve in curves]
+    if not all(map(learns, everyone)):
+        rows = [(*row, "", "", "", "", "") for row in _rows(everyone)]
+        return rows, lambda lang: plot_no_ablation(groups, lang=lang)
     target = common_target(everyone)
     steps = {label: [steps_until(curve, target) for curve in curves] for label, curves in groups.items()}
     found = speed_up(steps["features_5"], steps["features_4"])

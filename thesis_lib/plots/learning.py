@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from thesis_lib.curves import CLAIMED_SPEED_UP, Curve, SpeedUp, band
+from thesis_lib.curves import CLAIMED_SPEED_UP, LEAST_GAIN, Curve, SpeedUp, band
 from thesis_lib.plots.animation import Film
 from thesis_lib.plots.style import BLACK, DOUBLE_IN, GREY, MARKERS, PALETTE, RED, figure_style, new_figure
 from thesis_lib.plots.texts import text
@@ -143,6 +143,26 @@ def plot_ablation(
         middle.set_xticks(range(len(groups)), [text(label, lang) for label in groups])
         middle.set_ylim(bottom=0)
         _draw_speed_up(right, found, lang)
+        return figure
+
+
+def plot_no_ablation(groups: Mapping[str, Sequence[Curve]], *, width_in: float = DOUBLE_IN, lang: str = "en") -> Figure:
+    """For runs that do not all learn: training ratio, and how much of its start is left of it at the end, by seed."""
+    with figure_style(lang):
+        figure = new_figure(width_in, 2.9)
+        left, right = figure.subplots(1, 2, width_ratios=(5, 4))
+        for k, (label, curves) in enumerate(groups.items()):
+            _draw_band(left, curves, PALETTE[k], _seeds(label, curves, lang), DASHES[k])
+            ratios = [curve.training_points()[1] for curve in curves]
+            right.plot(np.full(len(ratios), k) + np.linspace(-0.12, 0.12, len(ratios)), [r[-1] / r[0] for r in ratios],
+                       linestyle="none", color=PALETTE[k], marker=MARKERS[k])  # fmt: skip
+        _ratio_axes(left, next(iter(groups.values()))[0].reference, lang)
+        left.legend(loc="best")
+        right.axhline(1 - LEAST_GAIN, color=BLACK, linewidth=0.8, linestyle="--")
+        right.axhline(1.0, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
+        right.set(xlim=(-0.6, len(groups) - 0.4), ylabel=text("end_by_start", lang), title=text("not_learned", lang))
+        right.set_xticks(range(len(groups)), [text(label, lang) for label in groups])
+        right.margins(y=0.2)
         return figure
 
 
