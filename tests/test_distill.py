@@ -10,7 +10,7 @@ from tests.random_agents import random_agent
 from tests.tiny_training import TINY
 from thesis_lib import distill
 from thesis_lib.cluster import VM, Cluster
-from thesis_lib.distill import Distillation, Labels, assemble, collect, learn
+from thesis_lib.distill import Distillation, Labels, collect, joined, learn
 from thesis_lib.policy import pack
 from thesis_lib.ppo import make_env, make_model
 from thesis_lib.workflow import Task, Workflow, WorkflowError
@@ -33,20 +33,25 @@ NOISE_S = 0.17 * (7.5 + 3.0) / 2  # no draws, so no standard error: 0.17 mean du
 
 @pytest.mark.parametrize("seed", range(6))
 def test_labels_are_the_seconds_that_an_action_saves(monkeypatch, seed):
-    """A is slot 0 of the first decision, since its rank is larger; in the second one the task left is slot 0."""
+    """A is slot 0 of the first decision, since its rank is larger; later the task that is left is slot 0."""
     monkeypatch.setattr(distill, "training_case", lambda config: lambda seed: CASE)
     labels = collect(random_agent(seed), replace(TINY, base_rule="srw", candidates=5), 1, 0, 10)
     compared = np.split(labels.action, labels.action_ptr[1:-1])
-    targets = np.split(labels.target, labels.action_ptr[1:-1])
+    targets, is_base = (np.split(array, labels.action_ptr[1:-1]) for array in (labels.target, labels.is_base))
     assert [len(actions) for actions in compared].count(4) not in (0, 10)  # two tasks on two VMs; nothing to wait for
     first = next(divmod(int(actions[0]), 2) for actions in compared if len(actions) == 4)  # what the agent always does
-    for actions, target in zip(compared, targets):
+    for actions, target, base in zip(compared, targets, is_base):
         if len(actions) == 4:
             done_s = np.array([FIRST[divmod(action, 2)] for action in actions.tolist()])
+        elif sorted(actions.tolist()) == [0, 1]:  # this agent has waited, so both VMs are free for the other task
+            slow_s = (10.0, 4.0)[1 - first[0]]
+            done_s = np.where(actions == 1, slow_s / 2, slow_s)
         else:
             assert sorted(actions.tolist()) == [1 - first[1], WAIT]
             done_s = np.where(actions == WAIT, WAITED[first], FIRST[first])
         assert target == pytest.approx(np.clip((done_s[0] - done_s) / NOISE_S, -4, 4), abs=1e-9)
+        srw = 1 - first[1] if WAIT in actions else 1  # SRW takes the larger rank, A, and the faster VM of those free
+        assert actions[base].tolist() == [srw]
 
 
 def test_labels_hold_what_the_observer_saw(monkeypatch):
@@ -55,8 +60,7 @@ def test_labels_hold_what_the_observer_saw(monkeypatch):
     seen, inner = [], distill._without_padding
     monkeypatch.setattr(distill, "_without_padding", lambda o: (seen.append(o), inner(o))[1])
     labels = collect(random_agent(1), config, 1, 0, 9)
-    chosen = np.array([(0, 7), (0, 2), (0, 5)])
-    batch, action, row, target = assemble([labels], chosen, 1, 25)
+    batch, action, row, target = labels.batch(np.array([7, 2, 5]), 1, 25)
     wanted = pack({k: torch.from_numpy(np.stack([seen[i][k] for i in (7, 2, 5)])) for k in seen[0]}, 1)
     for name in ("task_x", "task_row", "edges", "candidate", "candidate_row", "pair_x", "pair_task", "pair_row",
                  "pair_action", "total_x", "may_wait"):  # fmt: skip
@@ -64,7 +68,10 @@ def test_labels_hold_what_the_observer_saw(monkeypatch):
     counts = np.diff(labels.action_ptr)[[7, 2, 5]]
     assert np.array_equal(row, np.repeat([0, 1, 2], counts))
     first = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    assert (target[first] == 0).all()
+    margin = distill.MARGIN * np.concatenate([labels.is_base[labels.action_ptr[k] : labels.action_ptr[k + 1]]
+                                              for k in (7, 2, 5)])  # fmt: skip
+    assert target.numpy()[first] == pytest.approx(margin[first])
+    assert np.bincount(row, margin > 0).tolist() == [1, 1, 1]
     assert all(seen[k]["action_mask"][a] for k, a in zip(np.repeat([7, 2, 5], counts), action.tolist()))
 
 
@@ -84,15 +91,41 @@ def test_episodes_come_from_the_training_seeds_and_depend_on_seed_round_and_chun
     assert len({seeds[0] for seeds in met}) == 4
 
 
+def test_joined_labels_are_those_of_the_parts_one_after_another():
+    parts = [collect(random_agent(1), TINY, 1, chunk, count) for chunk, count in ((0, 3), (1, 5))]
+    both = joined(parts)
+    assert len(both) == 8
+    for part, numbers in zip(parts, (np.arange(3), np.arange(3, 8))):
+        one, two = part.batch(np.arange(len(part)), 1, 25), both.batch(numbers, 1, 25)
+        assert all(torch.equal(a, b) for a, b in zip(one[1:], two[1:]))
+        for name in ("task_x", "edges", "candidate", "pair_x", "pair_task", "total_x", "may_wait"):
+            assert torch.equal(getattr(one[0], name), getattr(two[0], name)), name
+
+
+def test_the_policys_action_the_base_rules_and_waiting_are_compared_first():
+    logits = np.array([1.0, 5.0, -np.inf, 3.0, 4.0, -2.0])  # the last one waits
+    assert distill._compared(logits, 0, 4) == [1, 0, 5, 4]
+    assert distill._compared(logits, 0, 10) == [1, 0, 5, 4, 3]
+    assert distill._compared(logits, 1, 3) == [1, 5, 4]  # the policy agrees with the rule
+    assert distill._compared(logits, 5, 2) == [1, 5]  # the rule waits
+    assert distill._compared(logits, -1, 2) == [1, 5]  # what the rule would place has no slot
+    assert distill._compared(np.array([1.0, 2.0, -np.inf]), 0, 3) == [1, 0]
+
+
+def test_problems_without_a_choice_are_refused_instead_of_searched_for_ever():
+    with pytest.raises(WorkflowError, match="2000 training episodes in a row without a decision to label; train on"):
+        collect(random_agent(1), replace(TINY, n_tasks_min=1, n_tasks_max=1), 1, 0, 3)
+
+
 # --- learning -----------------------------------------------------------------------------
 
 
 def test_learning_drives_the_scores_to_the_order_of_the_targets():
     config = replace(TINY, n_tasks_min=8, n_tasks_max=12, hidden=16, score_hidden=32, candidates=4)
     labels, model = collect(random_agent(1), config, 1, 0, 16), make_model(config)
-    explained = learn(model.policy, [labels], 400, 1e-2, np.random.default_rng(0), False)
+    explained = learn(model.policy, labels, 400, 1e-2, np.random.default_rng(0), False)
     assert explained > 0.95
-    batch, action, row, target = assemble([labels], np.array([(0, k) for k in range(16)]), 1, 25)
+    batch, action, row, target = labels.batch(np.arange(16), 1, 25)
     with torch.no_grad():
         score = model.policy.network(batch)[0][row, action]
     compared = 0
@@ -110,7 +143,7 @@ def test_the_share_explained_by_hand():
     labels, model = collect(random_agent(1), TINY, 1, 0, 5), make_model(TINY)
     for parameter in model.policy.network.parameters():
         parameter.data.zero_()
-    assert learn(model.policy, [labels], 1, 1e-9, np.random.default_rng(0), False) == pytest.approx(0, abs=1e-6)
+    assert learn(model.policy, labels, 1, 1e-9, np.random.default_rng(0), False) == pytest.approx(0, abs=1e-6)
 
 
 # --- files --------------------------------------------------------------------------------

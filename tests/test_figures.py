@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -11,11 +12,15 @@ import networkx
 import pandas
 import pytest
 
-from thesis_lib import dataset, figures
+from tests.learning_samples import write_log
+from thesis_lib import curves, dataset, figures, learning_figures
+from thesis_lib.agents import MANIFEST, MODELS
+from thesis_lib.model_zoo import RECIPES
 from thesis_lib.plots import style
 from thesis_lib.workflow import WorkflowError
 
 SAMPLE = ("dag_real", "gantt_heft", "rules_on_real")
+LEARNING = ("learned_rewards", "learning_curves", "training_curve", "feature_ablation", "ppo_sensitivity")
 PROGRAM = f"from thesis_lib.figures import make_figures; import sys; make_figures(sys.argv[1], {SAMPLE!r})"
 
 
@@ -122,7 +127,13 @@ def test_every_figure_has_captions_in_both_languages():
 COMMITTED = figures.HOME
 
 
-@pytest.mark.parametrize("name", figures.FIGURES)
+def needs_agents(name: str):
+    """Figures about learning are committed together with the agents."""
+    absent = not MODELS.is_dir() and name in LEARNING
+    return pytest.param(name, marks=pytest.mark.skipif(absent, reason="dataset/models is absent"))
+
+
+@pytest.mark.parametrize("name", map(needs_agents, figures.FIGURES))
 def test_the_committed_data_has_the_columns_of_its_figure(name):
     with (COMMITTED / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         assert tuple(next(csv.reader(file))) == figures.FIGURES[name].columns
@@ -150,7 +161,10 @@ def test_captions_count_the_rules_and_the_workflows():
     assert f"{rules} 种规则在 {flows} 个" in spec.caption_zh
 
 
-@pytest.mark.parametrize("name", [n for n in figures.FIGURES if n not in (*SAMPLE, "stream_completion")])
+NOT_HERE = (*SAMPLE, "stream_completion", *LEARNING)  # tested elsewhere
+
+
+@pytest.mark.parametrize("name", [n for n in figures.FIGURES if n not in NOT_HERE])
 def test_every_figure_can_be_made(name):
     spec = figures.FIGURES[name]
     rows, draw = spec.make()
@@ -198,7 +212,7 @@ def test_only_one_language(tmp_path):
 def test_list_figures():
     assert figures.list_figures() == list(figures.FIGURES)
     assert figures.list_figures("two_clocks") == ["two_clocks"]
-    assert len(figures.list_figures()) == 11
+    assert len(figures.list_figures()) == 16
 
 
 def test_the_readme_states_the_ratios_of_the_committed_stream():
@@ -250,3 +264,88 @@ def test_the_committed_rewards_follow_from_completion_times():
         assert float(row["flow_time"]) == pytest.approx(-0.001 * workflows * mean_s)
         saved_s = workflows * (base_s[row["seed"]] - mean_s)
         assert float(row["potential"]) == pytest.approx(0.001 * saved_s, abs=1e-5)
+
+
+# --- figures about learning, from made-up logs ------------------------------------------------------
+
+
+@pytest.fixture
+def made_up_logs(tmp_path, monkeypatch):
+    """A log for every shipped agent: the training ratio falls to 1 in steps that its name fixes."""
+    models = tmp_path / "models"
+    for known in RECIPES:
+        rows = [{"stage": "clone", "steps": 0, "validation": 1.0}] if known.config.clone_decisions else []
+        fall = 0.2 if known.changes.get("features") == "article_5" else 0.1
+        for k in range(1, 11):
+            ratio = max(2 - fall * k, 1.0)
+            rows.append({"stage": "ppo", "steps": 1000 * k, "episodes": 20 * k, "training": ratio, "validation": ratio})
+        rounds = range(known.config.distill_rounds)
+        rows += [{"stage": f"distill-{r + 1}", "steps": 10_000, "validation": 0.9} for r in rounds]
+        write_log(models / "logs" / f"{known.name}.csv", rows, known.config.problem)
+    entries = {known.name: {"problem": known.config.problem} for known in RECIPES}
+    (models / MANIFEST).write_text(json.dumps({"models": entries}))
+    monkeypatch.setattr(curves, "MODELS", models)
+    return models
+
+
+def test_figures_about_learning_are_made_from_logs_alone(made_up_logs, tmp_path):
+    folders = (tmp_path / "first", tmp_path / "second")
+    for folder in folders:
+        figures.make_figures(folder, only=LEARNING, lang="zh")
+    first, second = ({p.name: p.read_bytes() for p in folder.iterdir()} for folder in folders)
+    assert first == second
+    still = {f"{name}{end}" for name in LEARNING if name != "training_curve" for end in (".zh.pdf", ".zh.png")}
+    assert set(first) == still | {f"{name}.csv" for name in LEARNING} | {"training_curve.zh.gif", "README.md"}
+    assert "![training_curve](training_curve.zh.gif)" in first["README.md"].decode()
+    assert len(first["training_curve.zh.gif"]) < 600_000
+
+
+def test_the_film_moves_and_ends_with_the_whole_curve(made_up_logs, tmp_path):
+    from PIL import Image
+
+    path = figures.make_figures(tmp_path / "out", only="training_curve", lang="en")[1]
+    with Image.open(path) as film:
+        assert film.n_frames >= 5 and film.info["loop"] == 0
+        pictures = []
+        for k in range(film.n_frames):
+            film.seek(k)
+            pictures.append(film.convert("RGB").tobytes())
+    assert len(set(pictures)) == len(pictures)
+
+
+def test_the_ablation_counts_the_decisions_that_a_feature_saves(made_up_logs, tmp_path):
+    """2 - 0.2 k reaches 1 at k = 5, 2 - 0.1 k at k = 10: half of the steps are saved in every seed."""
+    figures.make_figures(tmp_path, only="feature_ablation", lang="en")
+    rows = rows_of(tmp_path, "feature_ablation")
+    assert {row["agent"] for row in rows} == {f"features-{k}-seed{s}" for k in (4, 5) for s in range(3)}
+    for row in rows:
+        assert float(row["target"]) == 1.0
+        assert int(row["steps_to_target"]) == (5000 if "features-5" in row["agent"] else 10_000)
+        assert [float(row[key]) for key in ("saved", "saved_low", "saved_high")] == pytest.approx([0.5] * 3)
+
+
+def test_every_recipe_but_the_thesis_agents_is_shown_in_a_figure():
+    settings = [name for values in learning_figures.SETTINGS.values() for name in values.values()]
+    groups = [
+        name for g in (learning_figures.HEADLINE, learning_figures.FEATURES) for names in g.values() for name in names
+    ]
+    rewards = [f"reward-{name.replace('_', '-')}" for name in learning_figures.SHOWN_REWARDS]
+    shown = {*settings, *groups, *rewards, learning_figures.DEFAULT}
+    assert {known.name for known in RECIPES} - shown == {"thesis", "stream-ppo"}
+    assert all(len(names) == 3 for names in learning_figures.FEATURES.values())
+    assert learning_figures.PRINTED == ("v2_as_printed", "v3_as_printed")
+
+
+def test_figures_about_learning_say_how_to_train_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(curves, "MODELS", tmp_path)
+    with pytest.raises(WorkflowError, match="python -m thesis_lib models trains them"):
+        figures.make_figures(tmp_path / "out", only="learning_curves")
+
+
+@pytest.mark.skipif(not MODELS.is_dir(), reason="dataset/models is absent: no learning curves to compare with")
+@pytest.mark.parametrize("name", LEARNING)
+def test_the_committed_learning_curves_are_those_of_the_shipped_agents(name):
+    spec = figures.FIGURES[name]
+    rows, _ = spec.make()
+    committed = (COMMITTED / f"{name}.csv").read_text(encoding="utf-8")
+    assert committed == figures._csv(spec.columns, rows)

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import FancyBboxPatch
 
+from tests.learning_samples import curve
 from thesis_lib import plots
 from thesis_lib.cluster import VM, Cluster
+from thesis_lib.curves import SpeedUp
 from thesis_lib.generators import etl, layered, ml_pipeline, monte_carlo
 from thesis_lib.plots import charts, dag, layout, style, texts
 from thesis_lib.schedule import Schedule
@@ -286,6 +288,8 @@ def build_all(lang: str) -> dict:
     shown = [monte_carlo(20, seed=1), ml_pipeline(15, seed=1), etl(30, seed=1)]
     schedule = run(shown[0], Cluster.default(), "heft")
     sample = {"heft_online": [1.0, 2.0, 3.0], "srw": [0.5, 1.5, 2.0]}
+    seeds, other = [curve("a", [1.4, 1.2, 1.0]), curve("b", [1.3, 1.1, 0.9])], curve("c", [1.5, 1.4, 1.3])
+    steps = {"features_5": [100, 200], "features_4": [300]}
     return {
         "dag": plots.plot_dag(shown[0], lang=lang),
         "heat": plots.plot_dag(shown[0], heat=shown[0].mean_s, heat_label="s", lang=lang),
@@ -299,6 +303,15 @@ def build_all(lang: str) -> dict:
         "rules": plots.plot_rules({"a": {"fcfs": 1.2, "heft": 1.0}}, lang=lang),
         "completion": plots.plot_completion(sample, "heft_online", lang=lang),
         "rewards": plots.plot_rewards({"v1": sample, "potential": sample}, sample, lang=lang),
+        "learning": plots.plot_learning_curves({"gcn": seeds, "mlp": [other]}, lang=lang),
+        "validation": plots.plot_validation_curves({"v2": other, "v2_as_printed": seeds[0]}, lang=lang),
+        "ablation": plots.plot_ablation(
+            {"features_5": seeds, "features_4": [other]}, 1.3, steps, SpeedUp(0.1, -0.2, 0.3), lang=lang
+        ),
+        "sensitivity": plots.plot_sensitivity(
+            {"entropy": {"0.01": seeds[0]}, "rollout": {"64": other}}, seeds[1], lang=lang
+        ),
+        "film": plots.film_curve({"gcn": seeds, "mlp": [other]}, lang=lang).figure,
     }
 
 

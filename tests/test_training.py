@@ -17,9 +17,10 @@ import pytest
 import torch
 
 from tests.tiny_training import TINY
-from thesis_lib import checkpoints, distill, ppo, problems, training
+from thesis_lib import checkpoints, cloning, distill, ppo, problems, training, training_log
 from thesis_lib.checkpoints import read_arrays, write_arrays
 from thesis_lib.distill import Distillation
+from thesis_lib.masked_policy import MaskedPolicy
 from thesis_lib.observation import FEATURE_VERSION
 from thesis_lib.schedulers import make
 from thesis_lib.simulator import Problem, Simulator, simulate
@@ -180,6 +181,11 @@ def test_training_seeds_never_meet_those_of_validation_and_test(tmp_path, monkey
     assert set(seen) - trained == {first, first + 1, first + 2}
 
 
+def test_dags_of_one_task_train_though_some_last_0_seconds(tmp_path):
+    run(tmp_path, n_tasks_min=1, n_tasks_max=1, distill_rounds=0)
+    assert stages(tmp_path) == STAGES[:5]
+
+
 # --- being cut off ------------------------------------------------------------------------
 
 
@@ -203,13 +209,15 @@ def after(calls: int, function, then=interrupt):
 # Where a run is cut off: what is replaced by something that works a few times and then strikes.
 # Exact: no update of PPO is lost, so the resumed run must end with the weights of the undisturbed one.
 MOMENTS = {
-    "cloning": (training, "clone_base_rule", 0, True),
+    "cloning": (cloning, "_smoothed_loss", 1, True),
     "first rollout of PPO": (ppo._Watcher, "_on_step", 5, False),
     "second update of PPO": (ppo._Watcher, "_on_rollout_end", 1, False),
+    "within the second update": (MaskedPolicy, "evaluate_actions", 3, False),
     "third row of the curve": (TrainingLog, "add", 2, False),
+    "writing the fourth row": (training_log, "write_bytes", 3, False),
     "labels, first round": (distill, "collect", 2, True),
     "labels, second round": (distill, "collect", 4, True),
-    "learning, second round": (distill, "learn", 1, True),
+    "learning, second round": (distill, "_centred", 6, True),
     "validation, second round": (TrainingLog, "add", 6, True),
     "clearing up": (Distillation, "clear", 1, True),
 }
@@ -297,6 +305,7 @@ def test_without_resume_it_begins_anew(whole, tmp_path):
     run(folder, seed=1, total_steps=32, distill_rounds=0)
     assert stages(folder) == [("clone", 0), ("ppo", 32), ("ppo", 32)]
     assert TrainConfig.from_yaml(folder / "tiny.yaml").seed == 1
+    assert len(list((folder / "tensorboard" / "tiny").iterdir())) == 1
 
 
 def test_resuming_where_nothing_is_begins(whole, tmp_path):

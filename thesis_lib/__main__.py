@@ -9,7 +9,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TextIO
 
-COMMANDS = ("schedule", "info", "convert", "generate", "dataset", "train", "tune", "figures", "speed")
+COMMANDS = ("schedule", "info", "convert", "generate", "dataset", "train", "tune", "models", "figures", "speed")
 
 
 class OneLineParser(argparse.ArgumentParser):

@@ -46,7 +46,8 @@ LONGEST_GRADIENT = 1.0
 LARGEST_TARGET = 4.0
 MARGIN = 0.25  # what another action must save to be worth leaving the base rule (see Distillation)
 FLOOR = 0.17  # in mean task durations: savings far below this are not told apart
-_LABEL_STREAM = 7700  # first word of the random stream
+BARREN_EPISODES = 2000  # in a row without a label: the problem leaves nothing to choose
+_LABEL_STREAM, _ORDER_STREAM = 7800, 7900  # first words of the random streams that collect and that learn
 
 
 @dataclass(frozen=True)
@@ -115,13 +116,13 @@ def _tensor(array: np.ndarray) -> Tensor:
 
 def joined(sets: Sequence[Labels]) -> Labels:
     """All decisions of several sets as one."""
-    arrays = {
-        f.name: np.concatenate([getattr(x, f.name) for x in sets]) for f in fields(Labels) if not f.name.endswith("_ptr")
-    }
-    for f in fields(Labels):
-        if f.name.endswith("_ptr"):
-            counts = np.concatenate([np.diff(getattr(x, f.name)) for x in sets])
-            arrays[f.name] = np.concatenate([[0], np.cumsum(counts)])
+    arrays = {}
+    for name in (f.name for f in fields(Labels)):
+        if name.endswith("_ptr"):
+            counts = np.concatenate([np.diff(getattr(x, name)) for x in sets])
+            arrays[name] = np.concatenate([[0], np.cumsum(counts)])
+        else:
+            arrays[name] = np.concatenate([getattr(x, name) for x in sets])
     return Labels(**arrays)
 
 
@@ -129,11 +130,21 @@ def joined(sets: Sequence[Labels]) -> Labels:
 
 
 def collect(agent: Agent, config: TrainConfig, round_number: int, chunk: int, count: int) -> Labels:
-    """`count` labelled decisions of the agent on training episodes that (seed, round, chunk) fix."""
+    """`count` labelled decisions of the agent on training episodes that (seed, round, chunk) fix.
+
+    Raises WorkflowError when the episodes have no decisions with a choice.
+    """
     rng = np.random.default_rng([_LABEL_STREAM, config.seed, round_number, chunk])
     draw, seeds, rollouts = training_case(config), SEED_RANGES["train"], Rollouts(config.base_rule)
     rows: list[dict[str, np.ndarray]] = []
+    barren = 0
     while len(rows) < count:
+        if barren == BARREN_EPISODES:
+            raise WorkflowError(
+                f"{barren} training episodes in a row without a decision to label; "
+                "train on larger problems, or set distill_rounds=0"
+            )
+        known = len(rows)
         seed = int(rng.integers(seeds.start, seeds.stop))
         workload, cluster = draw(seed)
         problem = Problem(workload, cluster)
@@ -145,6 +156,7 @@ def collect(agent: Agent, config: TrainConfig, round_number: int, chunk: int, co
                 rows.append(_label(state, agent, observer, rollouts, config, rng))
             decision = agent.decide(state)
             simulator.wait() if decision is None else simulator.place(*decision)
+        barren = barren + 1 if len(rows) == known else 0
     return _join(rows)
 
 
@@ -255,7 +267,7 @@ class Distillation:
         self._collect(round_number, agent)
         sets += self._read_all([round_number])
         labels = joined(sets)
-        rng = np.random.default_rng([_LABEL_STREAM, self.config.seed, round_number])
+        rng = np.random.default_rng([_ORDER_STREAM, self.config.seed, round_number])
         return learn(policy, labels, self.config.distill_epochs, self.config.distill_learning_rate, rng, self.progress)
 
     def _path(self, round_number: int, chunk: int) -> Path:

@@ -1,8 +1,9 @@
 """Every figure of the thesis by name: `make_figures` computes and writes all of them.
 
 Each figure becomes NAME.pdf and NAME.png (English), NAME.zh.pdf and NAME.zh.png
-(Chinese) and NAME.csv (the data behind it). All numbers are computed when it runs,
-from the shipped data and fixed seeds, and a second run writes the same bytes.
+(Chinese) and NAME.csv (the data behind it); one that moves becomes NAME.gif and NAME.zh.gif.
+All numbers are computed when it runs, from the shipped data, the shipped learning curves
+and fixed seeds, and a second run writes the same bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from thesis_lib import dataset
+from thesis_lib import dataset, learning_figures
 from thesis_lib.cluster import Cluster
 from thesis_lib.files import refuse_target, write_bytes
 from thesis_lib.ranks import critical_path, lower_bound_s, on_critical_path
@@ -30,12 +31,14 @@ from thesis_lib.workload import Workload, poisson_stream
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from thesis_lib.plots import Film
+
 HOME = Path(__file__).resolve().parents[1] / "figures"
 LANGUAGES = ("en", "zh")
 INDEX, INDEX_HEADING = "README.md", "# Figures\n\nWritten by `python -m thesis_lib figures`"
 
 Rows = Iterable[Sequence[object]]
-Draw = Callable[[str], "Figure"]
+Draw = Callable[[str], "Figure | Film"]
 
 FAMILIES = ("monte_carlo", "ml_pipeline", "etl")
 DAG_EXAMPLE, GANTT_EXAMPLE = "epigenomics", "montage"
@@ -56,7 +59,8 @@ class FigureSpec:
 
     caption_en, caption_zh: what a reader needs to understand it. notebook: the number of
     the notebook that explains it. columns: header of the data file. make: computes and
-    returns (rows of the data file, function from language to Figure).
+    returns (rows of the data file, function from language to Figure, or to Film if it moves).
+    endings: of its picture files, what the index shows last.
     """
 
     name: str
@@ -65,6 +69,7 @@ class FigureSpec:
     notebook: str
     columns: tuple[str, ...]
     make: Callable[[], tuple[Rows, Draw]]
+    endings: tuple[str, ...] = (".pdf", ".png")
 
     def caption(self, lang: str) -> str:
         """The caption in "en" or "zh"."""
@@ -325,6 +330,54 @@ _SPECS = (
         f"v1 至 v3 为文章的奖励（原样与修正符号）；potential 以 {REWARD_BASE} 为基准。",
         "04", ("seed", "rule", "mean_completion_s", *SHOWN_REWARDS), _reward_iterations,
     ),
+    FigureSpec(
+        "learned_rewards",
+        "What agents learn from each reward: mean completion time on validation streams divided by that of "
+        f"{REWARD_BASE} on the same draws (1: dotted), log axis. Short runs from scratch, one training seed each, "
+        "equal but for the reward; the points along the way are means over few streams, the last over more. "
+        "Dashed: the article's signs as printed.",
+        f"智能体从各奖励中学到什么：验证流上的平均完成时间与 {REWARD_BASE} 在相同抽样上之比（虚点线为 1），对数轴。"
+        "均为从零开始的短训练，每种奖励一个种子，除奖励外设置相同；途中各点只取少量验证流，最后一点取更多。"
+        "虚线为文章印出的符号。",
+        "04", learning_figures.CURVE_COLUMNS, learning_figures.learned_rewards,
+    ),
+    FigureSpec(
+        "learning_curves",
+        f"Learning curves on streams, completion time divided by that of {REWARD_BASE} on the same draws. Left: mean "
+        "of the last 64 training episodes during PPO, line and band: mean and range of the training seeds. Right: "
+        "held-out validation streams after imitation, after PPO and after each round of distillation, a line for each "
+        "seed. The MLP is the same network without graph convolutions.",
+        f"流问题上的学习曲线：完成时间与 {REWARD_BASE} 在相同抽样上之比。"
+        "左：PPO 期间最近 64 个训练回合的均值，线与带为各种子的均值与范围；"
+        "右：模仿之后、PPO 之后与每轮蒸馏之后在验证流上的比值，每个种子一条线。MLP 为去掉图卷积的同一网络。",
+        "05", learning_figures.CURVE_COLUMNS, learning_figures.learning_curves,
+    ),
+    FigureSpec(
+        "training_curve",
+        "The PPO stage of learning_curves as a film: the training ratio while decisions are collected.",
+        "learning_curves 中 PPO 阶段的动画：训练比值随决策数的变化。",
+        "05", learning_figures.CURVE_COLUMNS, learning_figures.training_curve, (".gif",),
+    ),
+    FigureSpec(
+        "feature_ablation",
+        "Does the article's fifth feature, on the critical path or not, speed up learning? Left: training ratio of "
+        "short runs with four and with five features, mean and range of three seeds each. Middle: decisions until a "
+        "seed first reaches the lowest ratio that all of them reach (dashed). Right: decisions that the feature saves, "
+        "with Student's 95 % interval over the seeds, beside the 32 % that the article claims.",
+        "文章的第五个特征（是否在关键路径上）能否加快学习？左：使用四个与五个特征的短训练的训练比值，各三个种子的均值与范围；"
+        "中：各种子首次达到全部种子都能达到的最低比值（虚线）所需的决策数；"
+        "右：该特征节省的决策数及对种子的学生氏 95% 区间，旁为文章声称的 32%。",
+        "05", learning_figures.SEED_COLUMNS, learning_figures.feature_ablation,
+    ),
+    FigureSpec(
+        "ppo_sensitivity",
+        f"Short runs that change one setting of PPO: completion time divided by that of {REWARD_BASE}, mean of the "
+        "last 64 training episodes. Black: the default settings. One training seed each, so that only differences "
+        "larger than the band of feature_ablation say anything.",
+        f"只改变 PPO 一项设置的短训练：完成时间与 {REWARD_BASE} 之比，取最近 64 个训练回合的均值。黑线为默认设置。"
+        "每种设置只有一个种子，因此只有大于 feature_ablation 中带宽的差异才有意义。",
+        "05", learning_figures.CURVE_COLUMNS, learning_figures.ppo_sensitivity,
+    ),
 )  # fmt: skip
 FIGURES: dict[str, FigureSpec] = {spec.name: spec for spec in _SPECS}
 
@@ -388,16 +441,17 @@ def _chosen(only: str | Sequence[str] | None) -> list[FigureSpec]:
 
 
 def _write_figure(spec: FigureSpec, folder: Path, languages: Sequence[str]) -> list[Path]:
-    from thesis_lib.plots.style import save_figure
+    from thesis_lib.plots import Film, save_figure, save_film
 
     rows, draw = spec.make()
     data = folder / f"{spec.name}.csv"
     write_bytes(data, _csv(spec.columns, rows).encode(), make_folder=True)
     written = [data]
     for lang in languages:
-        figure = draw(lang)
+        picture = draw(lang)
+        save = save_film if isinstance(picture, Film) else save_figure
         stem = spec.name if lang == "en" else f"{spec.name}.{lang}"
-        written += [save_figure(figure, folder / f"{stem}{ending}") for ending in (".pdf", ".png")]
+        written += [save(picture, folder / f"{stem}{ending}") for ending in spec.endings]
     return written
 
 
@@ -415,18 +469,19 @@ def _index(folder: Path) -> str:
     """The index in Markdown: every figure of which the folder holds a picture."""
     lines = [
         INDEX_HEADING + ": a vector PDF, a PNG of 300 dpi and the data (CSV) of each figure, "
-        "in English (`NAME.pdf`) and Chinese (`NAME.zh.pdf`). Every number is computed when the command runs.",
+        "in English (`NAME.pdf`) and Chinese (`NAME.zh.pdf`); a GIF of those that move. Every number is computed when "
+        "the command runs; learning curves are those of the shipped agents.",
         "",
     ]
     for spec in FIGURES.values():
         stems = {"en": spec.name, "zh": f"{spec.name}.zh"}
-        present = {lang: stem for lang, stem in stems.items() if (folder / f"{stem}.png").is_file()}
+        present = {lang: stem for lang, stem in stems.items() if (folder / f"{stem}{spec.endings[-1]}").is_file()}
         if not present:
             continue
-        links = [f"[{stem}{end}]({stem}{end})" for stem in present.values() for end in (".pdf", ".png")]
-        shown = next(iter(present.values()))
+        links = [f"[{stem}{end}]({stem}{end})" for stem in present.values() for end in spec.endings]
+        shown = next(iter(present.values())) + spec.endings[-1]
         lines += [
-            f"## {spec.name}", "", f"![{spec.name}]({shown}.png)", "", spec.caption_en, "", spec.caption_zh, "",
+            f"## {spec.name}", "", f"![{spec.name}]({shown})", "", spec.caption_en, "", spec.caption_zh, "",
             f"Notebook {spec.notebook}. Files: {', '.join(links)}, [{spec.name}.csv]({spec.name}.csv)", "",
         ]  # fmt: skip
     return "\n".join(lines[:-1]) + "\n"

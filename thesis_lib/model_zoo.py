@@ -22,9 +22,13 @@ from thesis_lib.files import write_bytes
 from thesis_lib.train_config import TrainConfig
 from thesis_lib.workflow import WorkflowError
 
-_SHORT = {"clone_decisions": 0, "total_steps": 150_000, "distill_rounds": 0, "workflows_min": 6, "workflows_max": 10,
-          "validation_streams": 100, "validate_every": 30_000, "curve_streams": 20}  # fmt: skip
+_SHORT = {
+    "clone_decisions": 0, "total_steps": 100_000, "distill_rounds": 0, "gamma": 0.99, "gae_lambda": 0.95,
+    "score_hidden": 64, "workflows_min": 6, "workflows_max": 10, "validation_streams": 30, "validate_every": 25_000,
+    "curve_streams": 10,
+}  # fmt: skip
 _THESIS = {"problem": "thesis", "base_rule": "critical_path"}
+FROM_META = ("problem", "network", "features", "seed", "steps", "versions", "training")  # what the manifest repeats
 DEFAULTS = {"stream": "stream", "thesis": "thesis"}  # the agents that `drl` takes for each kind of problem
 
 
@@ -52,10 +56,10 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe("stream-seed1", "headline", "the same from another training seed", {"seed": 1}),
     Recipe("stream-seed2", "headline", "the same from a third training seed", {"seed": 2}),
     Recipe("stream-ppo", "headline", "the same without distillation: PPO alone", {"distill_rounds": 0}),
-    Recipe("stream-mlp", "headline", "the MLP twin: the full recipe without graph convolutions", {"network": "pair_mlp"}),
+    Recipe("stream-mlp", "headline", "the MLP twin: the full recipe without convolutions", {"network": "pair_mlp"}),
     Recipe("thesis", "headline", "the agent for the thesis sets: one DAG on one machine", _THESIS),
     *(
-        _short(f"reward-{name.replace('_', '-')}", "reward", f"short run from scratch with the reward {name}", reward=name)
+        _short(f"reward-{name.replace('_', '-')}", "reward", f"short run from scratch with reward {name}", reward=name)
         for name in ("v1", "v2", "v2_as_printed", "v3", "v3_as_printed", "flow_time", "potential")
     ),
     *(
@@ -68,9 +72,9 @@ RECIPES: tuple[Recipe, ...] = (
     _short("article", "network", "short run with the article's seven PPO settings", n_envs=20, rollout_length=200,
            minibatch_size=64, epochs=10, value_clip=10.0, entropy=0.01, learning_rate=3e-4),
     *(_short(f"entropy-{value:g}", "entropy", f"short run with entropy weight {value:g}", entropy=value)
-      for value in (0.0, 0.01, 0.03)),
+      for value in (0.01, 0.03)),
     *(_short(f"rollout-{steps}", "rollout", f"short run with rollouts of {steps} steps", rollout_length=steps)
-      for steps in (64, 200)),
+      for steps in (200,)),
     *(_short(f"value-clip-{value:g}", "value_clip", f"short run with value clip {value:g}", value_clip=value)
       for value in (0.2, 10.0)),
 )  # fmt: skip
@@ -84,7 +88,26 @@ def recipe(name: str) -> Recipe:
     raise WorkflowError(f"unknown agent {name!r}; choose one of {', '.join(r.name for r in RECIPES)}")
 
 
-def build(names: Iterable[str] | None = None, out: Path = MODELS, runs: Path = Path("runs/models"), jobs: int = 1) -> None:
+def state_of(known: Recipe, out: Path = MODELS) -> str:
+    """One of "shipped", "missing" (agent or learning curve), "damaged" and "outdated" (trained by another recipe)."""
+    path = out / f"{known.name}.npz"
+    if not (path.is_file() and log_path(known.name, out).is_file()):
+        return "missing"
+    try:
+        config = TrainConfig.from_mapping(load_agent(path).meta["config"])
+    except WorkflowError:
+        return "damaged"
+    return "outdated" if config != known.config else "shipped"
+
+
+def log_path(name: str, out: Path = MODELS) -> Path:
+    """Where the learning curve of an agent lies."""
+    return out / "logs" / f"{name}.csv"
+
+
+def build(
+    names: Iterable[str] | None = None, out: Path = MODELS, runs: Path = Path("runs/models"), jobs: int = 1
+) -> None:
     """Train agents (all by default) and copy them, their learning curves and a manifest to `out`.
 
     A run that was cut off goes on, one that is complete is not trained again. jobs: runs at the same time.
@@ -107,20 +130,20 @@ def _train(chosen: Recipe, runs: Path, progress: bool) -> str:
 
 
 def _publish(name: str, runs: Path, out: Path) -> None:
-    for source, target in ((f"{name}.npz", out / f"{name}.npz"), (f"{name}.csv", out / "logs" / f"{name}.csv")):
+    for source, target in ((f"{name}.npz", out / f"{name}.npz"), (f"{name}.csv", log_path(name, out))):
         write_bytes(target, (runs / name / source).read_bytes(), make_folder=True)
 
 
 def write_manifest(out: Path = MODELS) -> Path:
-    """List the agents that lie in `out`: what they are, how they were trained, what they reached, and a checksum."""
+    """List the agents in `out` that their recipes trained: how, what they reached, and a checksum."""
     models = {}
     for known in RECIPES:
         path = out / f"{known.name}.npz"
-        if path.exists():
+        if state_of(known, out) == "shipped":
             meta = load_agent(path).meta
             models[known.name] = {
                 "group": known.group, "about": known.about, "changes": known.changes,
-                **{key: meta[key] for key in ("problem", "network", "features", "seed", "steps", "versions", "training")},
+                **{key: meta[key] for key in FROM_META},
                 "bytes": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
             }  # fmt: skip
     text = json.dumps({"default": DEFAULTS, "models": models}, indent=1, sort_keys=True)

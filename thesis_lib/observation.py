@@ -102,7 +102,7 @@ class Observer:
         return int(self.candidates[action // self.n_vms]), action % self.n_vms
 
     def number_of(self, task: int, vm: int) -> int:
-        """The action that places `task` on `vm` after the last observation; task < 0 waits; -1 for a task without slot."""
+        """The action that places `task` on `vm` as last observed; task < 0 waits; -1 for a task without slot."""
         if task < 0:
             return self.wait_action
         slots = np.flatnonzero(self.candidates == task)

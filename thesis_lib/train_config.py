@@ -129,14 +129,14 @@ class TrainConfig:
     network: str = _choice("pair_gcn", f"network: {', '.join(NETWORKS)} (the article's: one cluster size)", NETWORKS)
     features: str = _choice("full", f"what the network sees: {', '.join(FEATURE_SETS)}", FEATURE_SETS)
     hidden: int = _whole(32, "numbers that describe a task inside the network", 1, 1024)
-    score_hidden: int = _whole(64, "width of the layers that score (task, VM) pairs", 1, 1024)
+    score_hidden: int = _whole(128, "width of the layers that score (task, VM) pairs", 1, 1024)
     reward: str = _choice("potential", "a reward of thesis_lib.rewards", REWARDS)
     base_rule: str = _choice("srw_patient", "rule to start from and compare with (thesis: critical_path)", BASE_RULES)
 
-    clone_decisions: int = _whole(2000, "decisions of the base rule that the network imitates first; 0 = none", 0)
-    clone_epochs: int = _whole(4, "passes over them", 1, 1000)
+    clone_decisions: int = _whole(6000, "decisions of the base rule that the network imitates first; 0 = none", 0)
+    clone_epochs: int = _whole(12, "passes over them", 1, 1000)
 
-    total_steps: int = _whole(1_000_000, "decisions of all environments in PPO; 0 = no PPO", 0)
+    total_steps: int = _whole(250_000, "decisions of all environments in PPO; 0 = no PPO", 0)
     n_envs: int = _whole(16, "environments; n_envs x rollout_length = batch (article, key setting: 4000 = 20 x 200)",
                          1, 4096)
     rollout_length: int = _whole(512, "steps of each environment per update (article, key setting: 200)", 2)
@@ -148,22 +148,22 @@ class TrainConfig:
                                        "(article, key setting: 10)", 0, above=True, optional=True)
     entropy: float = _number(0.002, "weight of the entropy bonus (article, key setting: 0.01)", 0)
     learning_rate: float = _number(2e-3, "Adam's step size at the start, annealed towards 0", 0, 1, above=True)
-    gamma: float = _number(0.99, "discount per decision", 0, 1)
-    gae_lambda: float = _number(0.95, "bias (0) against variance (1) of the advantages", 0, 1)
+    gamma: float = _number(0.9, "discount per decision", 0, 1)
+    gae_lambda: float = _number(0.5, "bias (0) against variance (1) of the advantages", 0, 1)
     value_coef: float = _number(0.5, "weight of the critic's loss", 0)
     max_grad_norm: float = _number(0.5, "longer gradients are shortened to this norm", 0, above=True)
 
     distill_rounds: int = _whole(2, "rounds of: label with search, learn the labels; 0 = none", 0, 100)
-    labels_per_round: int = _whole(30_000, "decisions that the search labels in a round", 1)
+    labels_per_round: int = _whole(40_000, "decisions that the search labels in a round", 1)
     candidates: int = _whole(7, "actions that the search compares per decision", 2, 1000)
     futures: int = _whole(8, "sampled futures per action; the standard error needs two", 2, 10_000)
-    distill_epochs: int = _whole(4, "passes over the labels of all rounds so far", 1, 1000)
-    distill_learning_rate: float = _number(1.5e-3, "Adam's step size, decayed towards 0", 0, 1, above=True)
+    distill_epochs: int = _whole(6, "passes over the labels of all rounds so far", 1, 1000)
+    distill_learning_rate: float = _number(2e-3, "Adam's step size, decayed towards 0", 0, 1, above=True)
 
     validation_streams: int = _whole(200, "validation instances; on 40 the best checkpoint looks 1-2 % too good", 1,
                                      1_000_000)
     curve_streams: int = _whole(40, "fewer instances for the points of the curve; too few to choose by", 1, 1_000_000)
-    validate_every: int = _whole(200_000, "steps of PPO between two points of the curve", 1)
+    validate_every: int = _whole(50_000, "steps of PPO between two points of the curve", 1)
     checkpoint_every: float = _number(60.0, "seconds between two checkpoints, from which --resume goes on", 0)
     # fmt: on
 

@@ -138,6 +138,9 @@ class _Run:
         """A new model, or the one of the checkpoint."""
         self._clock = self._saved_at = time.monotonic()
         checkpoint = self._read_checkpoint() if resume and self.state_path.exists() else None
+        if not checkpoint:
+            for path in self._tensorboard.glob("events.out.tfevents.*"):  # of an earlier run, which begins anew
+                path.unlink()
         self.model: MaskablePPO = make_model(self.config, self._tensorboard)
         for path in self._files:
             remove_stale(path)

@@ -40,7 +40,8 @@ class RunningRatios:
         self.episodes += 1
         for name, scheduler in zip(self.names, self._schedulers):
             other = simulate(scheduler, schedule.workload, schedule.cluster, seed=schedule.seed)
-            self._ratios[name].append(schedule.mean_completion_s / other.mean_completion_s)
+            if other.mean_completion_s > 0:  # a small thesis DAG may consist of tasks of 0 s
+                self._ratios[name].append(schedule.mean_completion_s / other.mean_completion_s)
 
     def means(self) -> dict[str, float]:
         """Ratio by reference, NaN before the first episode has ended."""

@@ -40,7 +40,7 @@ LATIN_FAMILY, CHINESE_FAMILY = "DejaVu Sans", "Thesis Hei SC"
 LANGUAGES = ("en", "zh")
 
 # What matplotlib reads when it writes a file, whatever was set when the figure was drawn.
-_SAVING = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": "thesis_lib",
+SAVING = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": "thesis_lib",
            "pdf.compression": 6, "savefig.dpi": PNG_DPI, "savefig.bbox": "standard", "savefig.facecolor": "white",
            "axes.unicode_minus": True, "path.simplify": True, "path.simplify_threshold": 1 / 9}  # fmt: skip
 # Dates and program versions would change the bytes of a file whose picture is the same.
@@ -88,7 +88,7 @@ def figure_style(lang: str = "en") -> Iterator[None]:
         _reset_defaults()
         from matplotlib import rcParams
 
-        rcParams.update(look | _SAVING)
+        rcParams.update(look | SAVING)
         yield
 
 
@@ -106,7 +106,7 @@ class KitFigure(Figure):
         """Save as matplotlib does, with TrueType text, 300 dpi and no dates unless told otherwise."""
         kind = kwargs.get("format") or (Path(fname).suffix[1:] if isinstance(fname, (str, Path)) else "png")
         kwargs.setdefault("metadata", _METADATA.get(kind.lower()))
-        with rc_context(_SAVING):
+        with rc_context(SAVING):
             super().savefig(fname, **kwargs)
 
     def _repr_png_(self) -> bytes:
@@ -134,7 +134,7 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
     if kind not in _METADATA:
         raise WorkflowError(f"{path}: a figure is saved as .pdf, .png or .svg, got {path.suffix or 'no ending'!r}")
     buffer = BytesIO()
-    with rc_context(_SAVING):
+    with rc_context(SAVING):
         figure.savefig(buffer, format=kind, metadata=_METADATA[kind])
     write_bytes(path, _smaller_png(buffer) if kind == "png" else buffer.getvalue(), make_folder=True)
     return path

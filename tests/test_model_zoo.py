@@ -1,0 +1,77 @@
+"""The shipped agents' recipes, and training, publishing and listing two tiny ones."""
+
+import hashlib
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.tiny_training import TINY
+from thesis_lib import agents, model_zoo
+from thesis_lib.agents import default_agent_for, load_agent
+from thesis_lib.model_zoo import RECIPES, Recipe, build, recipe
+from thesis_lib.search import BASE_RULES
+from thesis_lib.train_config import TrainConfig
+from thesis_lib.workflow import WorkflowError
+from thesis_lib.workload import suite_case
+
+# What the agents of a group are meant to differ in, beside their names.
+DIFFER_IN = {"reward": {"reward"}, "features": {"features", "seed"}, "entropy": {"entropy"},
+             "rollout": {"rollout_length"}, "value_clip": {"value_clip"}}  # fmt: skip
+
+
+def test_every_recipe_is_a_run_that_can_be_made():
+    names = [known.name for known in RECIPES]
+    assert len(set(names)) == len(names)
+    for known in RECIPES:
+        assert known.config.name == known.name and recipe(known.name) is known
+        assert known.config.distill_rounds == 0 or known.config.base_rule in BASE_RULES
+    assert set(model_zoo.DEFAULTS.values()) <= set(names)
+
+
+@pytest.mark.parametrize("group", DIFFER_IN)
+def test_agents_of_a_group_differ_in_what_it_is_about_only(group):
+    configs = [known.config.as_dict() for known in RECIPES if known.group == group]
+    assert len(configs) >= 2
+    differ = {key for key in configs[0] if len({config[key] for config in configs}) > 1}
+    assert differ == DIFFER_IN[group] | {"name"}
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(WorkflowError, match="unknown agent 'best'; choose one of stream, stream-seed1"):
+        recipe("best")
+    with pytest.raises(WorkflowError, match="unknown agent 'best'"):
+        build(["best"])
+
+
+@pytest.fixture
+def two_recipes(monkeypatch):
+    changes = replace(TINY, total_steps=32, distill_rounds=0).as_dict()
+    del changes["name"]
+    two = Recipe("thesis", "headline", "tiny", changes), Recipe("other", "headline", "tiny too", changes | {"seed": 1})
+    monkeypatch.setattr(model_zoo, "RECIPES", two)
+
+
+def test_build_trains_publishes_and_lists(two_recipes, tmp_path, monkeypatch):
+    out, runs = tmp_path / "models", tmp_path / "runs"
+    build(out=out, runs=runs)
+    listed = json.loads((out / "manifest.json").read_text())
+    assert set(listed["models"]) == {"thesis", "other"}
+    for name, about in listed["models"].items():
+        content = (out / f"{name}.npz").read_bytes()
+        assert about["sha256"] == hashlib.sha256(content).hexdigest() and about["bytes"] == len(content)
+        assert TrainConfig.from_mapping({**about["changes"], "name": name}) == recipe(name).config
+        assert about["steps"] == 32 and about["seed"] == (name == "other")
+        assert (out / "logs" / f"{name}.csv").read_text() == (runs / name / f"{name}.csv").read_text()
+    monkeypatch.setattr(agents, "MODELS", out)
+    assert default_agent_for(*suite_case("thesis", 0, n_tasks=5)).name == "thesis"
+
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    build(["other"], out=out, runs=runs)  # complete, so that nothing is trained again and nothing else forgotten
+    assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+
+def test_a_manifest_lists_what_is_there(two_recipes, tmp_path):
+    build(["other"], out=tmp_path / "models", runs=tmp_path / "runs")
+    assert set(json.loads((tmp_path / "models/manifest.json").read_text())["models"]) == {"other"}
+    assert load_agent(tmp_path / "models/other.npz").meta["seed"] == 1
