@@ -156,7 +156,8 @@ class TrainConfig:
     distill_rounds: int = _whole(2, "rounds of: label with search, learn the labels; 0 = none", 0, 100)
     labels_per_round: int = _whole(40_000, "decisions that the search labels in a round", 1)
     candidates: int = _whole(7, "actions that the search compares per decision", 2, 1000)
-    futures: int = _whole(8, "sampled futures per action; the standard error needs two", 2, 10_000)
+    futures: int = _whole(8, "sampled futures (thesis: lists) per action; the standard error needs two", 2, 10_000)
+    distill_margin: float = _number(0.25, "what it must save to leave the base rule, in units of the labels' noise", 0)
     distill_epochs: int = _whole(6, "passes over the labels of all rounds so far", 1, 1000)
     distill_learning_rate: float = _number(2e-3, "Adam's step size, decayed towards 0", 0, 1, above=True)
 
