@@ -25,6 +25,7 @@ from thesis_lib.workflow import WorkflowError
 
 PROBLEMS = ("stream", "thesis", "single")
 NETWORKS = ("pair_gcn", "pair_mlp", "fixed_gcn")
+STAGE_ORDERS = ("ppo_distill", "distill_ppo")
 FEATURE_SETS = ("full", "article_5", "article_4")
 BASE_RULES = tuple(rule for rule in RULES if rule != "random")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
@@ -136,6 +137,7 @@ class TrainConfig:
     clone_decisions: int = _whole(6000, "decisions of the base rule that the network imitates first; 0 = none", 0)
     clone_epochs: int = _whole(12, "passes over them", 1, 1000)
 
+    stage_order: str = _choice("ppo_distill", "what comes first after cloning: ppo_distill, distill_ppo", STAGE_ORDERS)
     total_steps: int = _whole(250_000, "decisions of all environments in PPO; 0 = no PPO", 0)
     n_envs: int = _whole(16, "environments; n_envs x rollout_length = batch (article, key setting: 4000 = 20 x 200)",
                          1, 4096)
@@ -231,7 +233,7 @@ class TrainConfig:
 
     def to_yaml(self) -> str:
         """All settings with their meanings; `from_yaml` reads it back to an equal config."""
-        blocks = {"problem", "network", "clone_decisions", "total_steps", "distill_rounds", "validation_streams"}
+        blocks = {"problem", "network", "clone_decisions", "stage_order", "distill_rounds", "validation_streams"}
         lines = []
         for setting in fields(self):
             if setting.name in blocks:
