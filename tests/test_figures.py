@@ -329,8 +329,7 @@ def test_every_recipe_but_the_thesis_agents_is_shown_in_a_figure():
     groups = [
         name for g in (learning_figures.HEADLINE, learning_figures.FEATURES) for names in g.values() for name in names
     ]
-    rewards = [f"reward-{name.replace('_', '-')}" for name in learning_figures.SHOWN_REWARDS]
-    shown = {*settings, *groups, *rewards, learning_figures.DEFAULT}
+    shown = {*settings, *groups, *learning_figures.REWARD_AGENTS.values(), learning_figures.DEFAULT}
     assert {known.name for known in RECIPES} - shown == {"thesis", "stream-ppo"}
     assert all(len(names) == 3 for names in learning_figures.FEATURES.values())
     assert learning_figures.PRINTED == ("v2_as_printed", "v3_as_printed")

@@ -304,7 +304,7 @@ def build_all(lang: str) -> dict:
         "completion": plots.plot_completion(sample, "heft_online", lang=lang),
         "rewards": plots.plot_rewards({"v1": sample, "potential": sample}, sample, lang=lang),
         "learning": plots.plot_learning_curves({"gcn": seeds, "mlp": [other]}, lang=lang),
-        "validation": plots.plot_validation_curves({"v2": other, "v2_as_printed": seeds[0]}, lang=lang),
+        "validation": plots.plot_reward_curves({"v2": other, "v2_as_printed": seeds[0]}, lang=lang),
         "ablation": plots.plot_ablation(
             {"features_5": seeds, "features_4": [other]}, 1.3, steps, SpeedUp(0.1, -0.2, 0.3), lang=lang
         ),

@@ -27,3 +27,8 @@ def test_planners_are_measured():
 def test_the_median_leaves_out_the_first_call():
     seconds = iter([100.0, 3.0, 1.0, 2.0])
     assert speed.median_s(lambda: next(seconds), 3) == pytest.approx(2)
+
+
+def test_both_kinds_of_environments_are_measured():
+    batched, single = speed.env_rates("potential", n_envs=4, steps=60)
+    assert batched > single > 0  # by how much depends on the machine; `speed` shows it

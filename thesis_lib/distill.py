@@ -7,6 +7,10 @@ learns from the labels of all rounds.
 
 Single labels are noisy: seconds saved, with a standard error as large as themselves. Regression averages
 them over similar states, which picking "the" best action and imitating it would not.
+
+An advantage says what one deviation is worth if the base rule decides from there on. One wait, say, costs next
+to nothing then; a policy that waits again and again loses a great deal. So the base rule's action
+is always among those compared and gets a margin, and the second round is labelled on the policy's own states.
 Expert iteration: Anthony, Tian and Barber, "Thinking fast and slow with deep learning and tree
 search", NeurIPS 2017; Silver et al., Nature 550, 2017.
 """

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from thesis_lib.agent_results import completions_s, ratios, seeds_of, trial
 from thesis_lib.curves import Curve, common_target, model_curves, speed_up, steps_until
 from thesis_lib.model_zoo import RECIPES
 
@@ -21,15 +22,16 @@ HEADLINE = {"gcn": ("stream", "stream-seed1", "stream-seed2"), "mlp": ("stream-m
 FEATURES = {
     f"features_{k}": tuple(r.name for r in RECIPES if r.changes.get("features") == f"article_{k}") for k in (4, 5)
 }
-PRINTED = tuple(r.changes["reward"] for r in RECIPES if r.group == "reward" and r.changes["reward"].endswith("printed"))
-SHOWN_REWARDS = ("v1", "v2", "v2_as_printed", "v3", "v3_as_printed", "flow_time", "potential")
+REWARD_AGENTS = {r.changes["reward"]: r.name for r in RECIPES if r.group == "reward"}  # reward -> agent
+PRINTED = tuple(reward for reward in REWARD_AGENTS if reward.endswith("_as_printed"))
 DEFAULT = "reward-potential"  # the short run that changes nothing
 SETTINGS: dict[str, dict[str, str]] = {
-    "entropy": {"0": "entropy-0", "0.01": "entropy-0.01", "0.03": "entropy-0.03"},
-    "rollout": {"64": "rollout-64", "200": "rollout-200"},
-    "value_clip": {"0.2": "value-clip-0.2", "10": "value-clip-10"},
-    "article_settings": {"article": "article", "fixed_head": "fixed-head"},
-}
+    setting: {f"{r.changes[key]:g}": r.name for r in RECIPES if r.group == setting}
+    for setting, key in (("entropy", "entropy"), ("rollout", "rollout_length"), ("value_clip", "value_clip"))
+} | {"article_settings": {"article": "article", "fixed_head": "fixed-head"}}
+RESULT_COLUMNS = ("seed", "scheduler", "mean_completion_s")
+TRANSFER = ("stream-k12", "stream-k20", "stream-k30", "stream-5-vms", "stream-100-vms")
+SHOWN_IN_TRANSFER = ("srw", "heft", "heft_online", "drl")
 
 CURVE_COLUMNS = ("agent", "stage", "steps", "training_ratio", "validation_ratio")
 SEED_COLUMNS = (*CURVE_COLUMNS, "target", "steps_to_target", "saved", "saved_low", "saved_high")
@@ -68,11 +70,10 @@ def training_curve() -> tuple[Rows, Callable[[str], Film]]:
 
 def learned_rewards() -> tuple[Rows, Callable[[str], Figure]]:
     """Short runs, one for each reward."""
-    from thesis_lib.plots import plot_validation_curves
+    from thesis_lib.plots import plot_reward_curves
 
-    names = [f"reward-{reward.replace('_', '-')}" for reward in SHOWN_REWARDS]
-    curves = dict(zip(SHOWN_REWARDS, model_curves(names)))
-    return _rows(curves.values()), lambda lang: plot_validation_curves(curves, dashed=PRINTED, lang=lang)
+    curves = dict(zip(REWARD_AGENTS, model_curves(list(REWARD_AGENTS.values()))))
+    return _rows(curves.values()), lambda lang: plot_reward_curves(curves, dashed=PRINTED, lang=lang)
 
 
 def feature_ablation() -> tuple[Rows, Callable[[str], Figure]]:
@@ -98,3 +99,39 @@ def ppo_sensitivity() -> tuple[Rows, Callable[[str], Figure]]:
     default = model_curves([DEFAULT])[0]
     rows = _rows([default, *(curve for curves in panels.values() for curve in curves.values())])
     return rows, lambda lang: plot_sensitivity(panels, default, lang=lang)
+
+
+def _results(name: str) -> tuple[Rows, Callable[[str], Figure]]:
+    """One trial: completion time of every scheduler and its ratio to the trial's reference."""
+    from thesis_lib.plots import plot_completion
+
+    known = trial(name)
+    values = completions_s(known)
+    seeds = seeds_of(known)
+    rows = [(seed, name, own[k]) for name, own in values.items() for k, seed in enumerate(seeds)]
+    return rows, lambda lang: plot_completion(values, known.references[0], lang=lang)
+
+
+def agents_on_streams() -> tuple[Rows, Callable[[str], Figure]]:
+    """The agents for streams beside the rules, on streams never seen before."""
+    return _results("stream-k20")
+
+
+def search_on_streams() -> tuple[Rows, Callable[[str], Figure]]:
+    """Agent and rule with the same rollout search."""
+    return _results("stream-k20-search")
+
+
+def agents_on_thesis() -> tuple[Rows, Callable[[str], Figure]]:
+    """The agent for one machine beside rules and lists, on DAGs of 30 tasks."""
+    return _results("thesis-30")
+
+
+def agents_transfer() -> tuple[Rows, Callable[[str], Figure]]:
+    """The agent on other streams and clusters than it was trained on, as ratios to srw_patient."""
+    from thesis_lib.plots import plot_rules
+
+    found = {name: ratios(trial(name), "srw_patient") for name in TRANSFER}
+    rows = [(name, s, r.mean, r.low, r.high) for name, table in found.items() for s, r in table.items()]
+    shown = {name: {s: table[s].mean for s in SHOWN_IN_TRANSFER} for name, table in found.items()}
+    return rows, lambda lang: plot_rules(shown, reference="srw_patient", lang=lang)

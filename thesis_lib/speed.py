@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator
-from time import perf_counter
+from time import perf_counter, process_time
+
+import numpy as np
 
 from thesis_lib.cluster import VM, Cluster
 from thesis_lib.generators import layered
@@ -62,3 +64,52 @@ def plan_ms(name: str, n_tasks: int = 1000, n_vms: int = 10, repeats: int = 5) -
         return perf_counter() - began
 
     return 1000 * median_s(once, repeats)
+
+
+# --- environments ---------------------------------------------------------------------------
+
+ENV_WORKFLOWS, ENV_LOAD, BASE_SHARE = 12, 0.85, 0.8
+
+
+def env_rates(reward: str, n_envs: int = 16, steps: int = 200) -> tuple[float, float]:
+    """(batched, one by one) decisions per second of CPU time of `n_envs` environments on streams.
+
+    The first is a `BatchedWorkflowEnv`, the second a DummyVecEnv of the same environments with the same seeds.
+    Four of five actions are the base rule's, the others are drawn, about as in training.
+    """
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    from thesis_lib.env import CloudWorkflowEnv
+    from thesis_lib.vec_env import BatchedWorkflowEnv
+
+    options = {"suite": "stream", "suite_options": {"workflows": ENV_WORKFLOWS, "load": ENV_LOAD}, "reward": reward}
+    batched = BatchedWorkflowEnv(n_envs, **options)
+    single = DummyVecEnv([lambda: CloudWorkflowEnv(**options) for _ in range(n_envs)])
+    actions = _actions(batched, steps)
+    return tuple(n_envs * steps / _steps_s(env, actions) for env in (batched, single))
+
+
+def _actions(env, steps: int) -> np.ndarray:
+    """(steps, b) legal actions of one walk through `env`, which the same seeds meet again."""
+    rng, taken = np.random.default_rng(0), []
+    env.seed(0)
+    env.reset()
+    for _ in range(steps):
+        base, masks = env.base_actions(), env.action_masks()
+        drawn = np.array([rng.choice(np.flatnonzero(mask)) for mask in masks])
+        taken.append(np.where((rng.random(len(base)) < BASE_SHARE) & (base >= 0), base, drawn))
+        env.step(taken[-1])
+    return np.array(taken)
+
+
+def _steps_s(env, actions: np.ndarray) -> float:
+    """Seconds of CPU time for taking `actions` once the kernels are compiled."""
+    env.seed(0)
+    env.reset()
+    env.step(actions[0])
+    env.seed(0)
+    env.reset()
+    began = process_time()
+    for row in actions:
+        env.step(row)
+    return process_time() - began

@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="agents trained at the same time (default 1)")
     parser.add_argument("--out", metavar="DIR", help="folder for agents, curves and manifest (default: dataset/models)")
     parser.add_argument("--evaluate", action="store_true", help="compare the shipped agents on test instances instead")
+    parser.add_argument("--afresh", action="store_true", help="with --evaluate: run everything again")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -57,12 +58,16 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     folder = Path(arguments.out) / "results" if arguments.out else RESULTS
     chosen = [trial(name) for name in arguments.only] if arguments.only else list(TRIALS)
     if not arguments.list:
-        evaluate([known.name for known in chosen], folder, jobs=whole_number(arguments.jobs, "--jobs", 1))
-    tables = {known.name: ratios(known, known.reference, folder) for known in chosen}
+        jobs = whole_number(arguments.jobs, "--jobs", 1)
+        evaluate([known.name for known in chosen], folder, jobs=jobs, afresh=arguments.afresh)
+    tables = {known.name: {r: ratios(known, r, folder) for r in known.references} for known in chosen}
     if arguments.json:
-        print_json({name: {s: vars(ratio) for s, ratio in table.items()} for name, table in tables.items()})
+        print_json(
+            {t: {r: {s: vars(x) for s, x in rows.items()} for r, rows in table.items()} for t, table in tables.items()}
+        )
         return
     for known in chosen:
-        print(f"{known.name}: {known.about}; ratio to {known.reference}, {known.instances} instances")
-        for name, ratio in tables[known.name].items():
-            print(f"  {name:<22} {ratio}")
+        print(f"{known.name}: {known.about}; {known.instances} instances, ratio to")
+        print("  " + " " * 22 + "".join(f"{reference:<24}" for reference in known.references))
+        for name in known.schedulers:
+            print(f"  {name:<22}" + "".join(f"{tables[known.name][r][name]!s:<24}" for r in known.references))

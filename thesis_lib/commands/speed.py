@@ -1,4 +1,4 @@
-"""`speed`: tasks that the rules place per second and milliseconds of the planners on this machine."""
+"""`speed`: how fast rules, planners and environments are on this machine."""
 
 from __future__ import annotations
 
@@ -25,3 +25,10 @@ def run(arguments: argparse.Namespace) -> None:
     print("\nplanners, 1000 tasks, 10 VMs")
     for name in ("heft", "heft_single", "cpop", "peft"):
         print(f"{name:<14} {speed.plan_ms(name, repeats=repeats):>10.1f} ms", flush=True)
+    print("\n16 environments on streams of 12 workflows, decisions per second of CPU time")
+    for reward in ("potential", "flow_time"):
+        batched, single = speed.env_rates(reward)
+        print(
+            f"{reward:<14} batched {batched:>9,.0f}   one by one {single:>9,.0f}   ratio {batched / single:.1f}",
+            flush=True,
+        )

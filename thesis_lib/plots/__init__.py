@@ -22,8 +22,8 @@ from thesis_lib.plots.learning import (
     film_curve,
     plot_ablation,
     plot_learning_curves,
+    plot_reward_curves,
     plot_sensitivity,
-    plot_validation_curves,
     stage_name,
 )
 from thesis_lib.plots.style import DOUBLE_IN, PALETTE, SINGLE_IN, figure_style, new_figure, save_figure
@@ -32,7 +32,7 @@ __all__ = [
     "DOUBLE_IN", "PALETTE", "SINGLE_IN", "Bar", "DagLayout", "Film", "dag_layout", "draw_dag", "draw_gantt",
     "figure_style", "film_curve", "mean_interval", "new_figure", "pack_bars", "plot_ablation", "plot_clocks",
     "plot_completion", "plot_dag", "plot_dags", "plot_distributions", "plot_families", "plot_gantt",
-    "plot_learning_curves", "plot_real", "plot_rewards", "plot_rules", "plot_sensitivity", "plot_topologies",
-    "plot_usage", "plot_validation_curves", "rank_agreement", "save_figure", "save_film", "serial_clock",
-    "shape_of", "stage_name", "usage_steps", "vm_bars",
+    "plot_learning_curves", "plot_real", "plot_reward_curves", "plot_rewards", "plot_rules", "plot_sensitivity",
+    "plot_topologies", "plot_usage", "rank_agreement", "save_figure", "save_film", "serial_clock", "shape_of",
+    "stage_name", "usage_steps", "vm_bars",
 ]  # fmt: skip

@@ -181,8 +181,15 @@ def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
 # --- comparisons of rules -----------------------------------------------------------------------
 
 
-def plot_rules(ratios: Mapping[str, Mapping[str, float]], *, width_in: float = DOUBLE_IN, lang: str = "en") -> Figure:
-    """Makespan / lower bound of each rule (inner key) on each workflow (outer key); 1 cannot be beaten."""
+def plot_rules(
+    ratios: Mapping[str, Mapping[str, float]], *, reference: str | None = None, width_in: float = DOUBLE_IN,
+    lang: str = "en",
+) -> Figure:  # fmt: skip
+    """A ratio of each rule (inner key) on each problem (outer key).
+
+    reference: the scheduler that the ratios refer to; None for makespan / lower bound, of which 1 cannot be beaten.
+    """
+    label = text("ratio_to_reference", lang, reference=reference) if reference else text("ratio_to_bound", lang)
     rules = list(next(iter(ratios.values())))
     with figure_style(lang):
         figure = new_figure(width_in, 0.9 + max(0.42, RULE_STEP_IN / RULE_SHARE * len(rules)) * len(ratios))
@@ -197,7 +204,7 @@ def plot_rules(ratios: Mapping[str, Mapping[str, float]], *, width_in: float = D
                         markeredgecolor=BLACK, markeredgewidth=0.4, zorder=3,
                         label=rule if row == 0 else None)  # fmt: skip
         ax.axvline(1.0, color=BLACK, linewidth=0.9, linestyle="--", zorder=1)
-        ax.set(ylim=(len(ratios) - 0.5, -0.5), xlabel=text("ratio_to_bound", lang))
+        ax.set(ylim=(len(ratios) - 0.5, -0.5), xlabel=label)
         ax.set_yticks(range(len(ratios)), list(ratios))
         ax.tick_params(axis="y", length=0)
         figure.legend(loc="outside lower center", ncols=len(rules), columnspacing=1.4, handletextpad=0.2)

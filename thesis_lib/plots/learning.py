@@ -81,30 +81,46 @@ def plot_learning_curves(
         return figure
 
 
-def plot_validation_curves(
+def plot_reward_curves(
     curves: Mapping[str, Curve], *, dashed: Sequence[str] = (), width_in: float = DOUBLE_IN, lang: str = "en"
 ) -> Figure:
-    """Validation ratio of each agent during PPO on a log axis; the legend gives the last one.
+    """Left: training ratio (sampled actions). Right: validation ratio (likeliest action); the legend gives the last.
 
-    dashed: labels drawn with dashes and in the colour of the label before them.
+    Log axes. dashed: labels drawn with dashes and in the colour of the label before them.
     """
     with figure_style(lang):
-        figure = new_figure(width_in, 3.4)
-        ax, colour = figure.subplots(), -1
+        figure = new_figure(width_in, 3.2)
+        left, right = figure.subplots(1, 2)
+        reference, colour = next(iter(curves.values())).reference, -1
         for label, curve in curves.items():
             colour += label not in dashed
+            look = {"color": PALETTE[colour], "linestyle": "--" if label in dashed else "-"}
+            fill = "white" if label in dashed else PALETTE[colour]
+            steps, ratio = curve.training_points()
+            left.plot(steps / THOUSAND, ratio, **look)
             steps, ratio = curve.validation_points()
-            ax.plot(steps / THOUSAND, ratio, color=PALETTE[colour], marker=MARKERS[colour],
-                    linestyle="--" if label in dashed else "-", markerfacecolor="white" if label in dashed else None,
-                    label=f"{label}  {ratio[-1]:.2f}")  # fmt: skip
-        _ratio_axes(ax, next(iter(curves.values())).reference, lang, "validation_ratio")
-        ax.set_yscale("log")
-        low, high = ax.get_ylim()
-        ticks = [t for t in (0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.5, 1.75, 2, 2.5, 3, 4, 5, 7, 10) if low <= t <= high]
-        ax.set_yticks(ticks, [f"{t:g}" for t in ticks])
-        ax.set_yticks([], minor=True)
+            right.plot(steps / THOUSAND, ratio, marker=MARKERS[colour], markerfacecolor=fill,
+                       label=f"{label}  {ratio[-1]:.2f}", **look)  # fmt: skip
+        for ax, key in ((left, "training_ratio"), (right, "validation_ratio")):
+            _ratio_axes(ax, reference, lang, key)
+            _log_ratio_axis(ax)
+        left.set_title(text("sampled", lang))
+        right.set_title(text("likeliest", lang))
         figure.legend(loc="outside right center", title=text("last_ratio", lang), title_fontsize=7.5)
         return figure
+
+
+def _log_ratio_axis(ax: Axes) -> None:
+    """A log axis of ratios with a few round numbers on it."""
+    ax.set_yscale("log")
+    low, high = ax.get_ylim()
+    steps = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+    step = next((s for s in steps if (high - low) / s <= 7), steps[-1])
+    ticks = [t for t in (0.5, 1, 2, 3, 5, 7, 10, 20, 50) if low <= t <= high]
+    if len(ticks) < 3:
+        ticks = [t for t in np.arange(np.ceil(low / step), high / step + 1) * step if low <= t <= high]
+    ax.set_yticks(ticks, [f"{t:g}" for t in np.round(ticks, 2)])
+    ax.set_yticks([], minor=True)
 
 
 def plot_ablation(
@@ -142,20 +158,27 @@ def _draw_speed_up(ax: Axes, found: SpeedUp, lang: str) -> None:
 def plot_sensitivity(
     panels: Mapping[str, Mapping[str, Curve]], default: Curve, *, width_in: float = DOUBLE_IN, lang: str = "en"
 ) -> Figure:
-    """One panel per setting: training ratio for each of its values, beside the default settings in black."""
+    """One panel per setting: training ratio for each of its values, beside the default settings in black.
+
+    The legend gives the validation ratio at the end, for which the likeliest action is taken.
+    """
     with figure_style(lang):
         figure = new_figure(width_in, 4.4)
         axes = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
         for ax, (setting, curves) in zip(axes, panels.items()):
-            _draw_band(ax, [default], BLACK, text("default_settings", lang))
+            _draw_band(ax, [default], BLACK, _with_last("default_settings", default, lang))
             for k, (label, curve) in enumerate(curves.items()):
-                _draw_band(ax, [curve], PALETTE[k], text(label, lang), DASHES[(k + 1) % len(DASHES)])
+                _draw_band(ax, [curve], PALETTE[k], _with_last(label, curve, lang), DASHES[(k + 1) % len(DASHES)])
             _ratio_axes(ax, default.reference, lang)
             ax.set(title=text(setting, lang), xlabel="", ylabel="")
-            ax.legend(loc="upper right")
+            ax.legend(loc="best")
         figure.supxlabel(text("steps_thousand", lang), fontsize=8)
         figure.supylabel(text("training_ratio", lang, reference=default.reference), fontsize=8)
         return figure
+
+
+def _with_last(label: str, curve: Curve, lang: str) -> str:
+    return text("with_last", lang, label=text(label, lang), ratio=f"{curve.validation_points()[1][-1]:.2f}")
 
 
 # --- the film ---------------------------------------------------------------------------------
