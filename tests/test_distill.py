@@ -35,9 +35,13 @@ NOISE_S = 0.17 * (7.5 + 3.0) / 2  # no draws, so no standard error: 0.17 mean du
 def test_labels_are_the_seconds_that_an_action_saves(monkeypatch, seed):
     """A is slot 0 of the first decision, since its rank is larger; later the task that is left is slot 0."""
     monkeypatch.setattr(distill, "training_case", lambda config: lambda seed: CASE)
-    labels = collect(random_agent(seed), replace(TINY, base_rule="srw", candidates=5), 1, 0, 10)
+    config = replace(TINY, base_rule="srw", candidates=5, distill_margin=0)
+    labels = collect(random_agent(seed), config, 1, 0, 10)
+    with_margin = collect(random_agent(seed), replace(config, distill_margin=0.25), 1, 0, 10)
+    margin = with_margin.target - labels.target
+    assert np.isclose(margin[margin > 0.1], 0.25).all()
     compared = np.split(labels.action, labels.action_ptr[1:-1])
-    targets, is_base = (np.split(array, labels.action_ptr[1:-1]) for array in (labels.target, labels.is_base))
+    targets, is_base = (np.split(array, labels.action_ptr[1:-1]) for array in (labels.target, margin > 0.1))
     assert [len(actions) for actions in compared].count(4) not in (0, 10)  # two tasks on two VMs; nothing to wait for
     first = next(divmod(int(actions[0]), 2) for actions in compared if len(actions) == 4)  # what the agent always does
     for actions, target, base in zip(compared, targets, is_base):
@@ -49,7 +53,7 @@ def test_labels_are_the_seconds_that_an_action_saves(monkeypatch, seed):
         else:
             assert sorted(actions.tolist()) == [1 - first[1], WAIT]
             done_s = np.where(actions == WAIT, WAITED[first], FIRST[first])
-        assert target == pytest.approx(np.clip((done_s[0] - done_s) / NOISE_S, -4, 4), abs=1e-9)
+        assert target == pytest.approx(np.clip((done_s[0] - done_s) / NOISE_S, -4, 4), abs=1e-6)
         srw = 1 - first[1] if WAIT in actions else 1  # SRW takes the larger rank, A, and the faster VM of those free
         assert actions[base].tolist() == [srw]
 
@@ -68,10 +72,7 @@ def test_labels_hold_what_the_observer_saw(monkeypatch):
     counts = np.diff(labels.action_ptr)[[7, 2, 5]]
     assert np.array_equal(row, np.repeat([0, 1, 2], counts))
     first = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    margin = distill.MARGIN * np.concatenate([labels.is_base[labels.action_ptr[k] : labels.action_ptr[k + 1]]
-                                              for k in (7, 2, 5)])  # fmt: skip
-    assert target.numpy()[first] == pytest.approx(margin[first])
-    assert np.bincount(row, margin > 0).tolist() == [1, 1, 1]
+    assert all(min(abs(t), abs(t - config.distill_margin)) < 1e-6 for t in target.numpy()[first])
     assert all(seen[k]["action_mask"][a] for k, a in zip(np.repeat([7, 2, 5], counts), action.tolist()))
 
 

@@ -134,3 +134,10 @@ def test_measures_add_and_subtract():
 def test_unknown_reward():
     with pytest.raises(WorkflowError, match="choose one of v1, v2"):
         reward_named("best")
+
+
+def test_a_scaled_reward_is_the_same_in_other_units():
+    step = Measures(finished=2, illegal=1, saved_s=30)
+    for reward in REWARDS.values():
+        assert reward.scaled(50).value(step) == pytest.approx(50 * reward.value(step))
+        assert reward.scaled(50).needs_potential == reward.needs_potential

@@ -205,6 +205,24 @@ def test_many_lists_find_what_the_rule_misses_and_plan_what_happens():
     assert wins > 10
 
 
+def test_actions_judged_by_lists():
+    """The first list is the rule, as the general simulator runs it; the others are no worse than the longest path."""
+    simulator = Simulator(Problem(Workload.single(thesis_dag(30, seed=4)), Cluster.thesis()), np.ones(30))
+    state, before = simulator.state, simulator.state.fingerprint()
+    actions = [tuple(pair) for pair in state.legal_pairs().tolist()]
+    judged = Rollouts("critical_path", spread=0.3)
+    total_s = judged.totals_s(state, actions, 40, seed=1)
+    for action, row in zip(actions, total_s):
+        run = simulator.twin()
+        run.place(*action)
+        run.run_rule(rules.RULES.index("critical_path"), np.zeros(1, np.uint64))
+        assert row[0] == run.state.finish_s.max()
+    assert len(actions) > 3 and (total_s.std(axis=1) > 0).any()
+    assert (total_s >= state.problem.views.rank_s.max()).all()
+    assert np.array_equal(total_s, judged.totals_s(state, actions, 40, seed=1))
+    assert state.fingerprint() == before
+
+
 def test_bad_options():
     with pytest.raises(WorkflowError, match="rollouts cannot go on with 'fcfs'; choose one of"):
         Rollouts("fcfs")

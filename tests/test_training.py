@@ -127,6 +127,12 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(whole, tmp
     assert not same_weights(whole, tmp_path / "other")
 
 
+def test_distillation_can_come_before_ppo(tmp_path):
+    run(tmp_path, stage_order="distill_ppo")
+    found = [("clone", 0), ("distill-1", 0), ("distill-2", 0), ("ppo", 32), ("ppo", 64), ("ppo", 96), ("ppo", 96)]
+    assert stages(tmp_path) == found
+
+
 def test_stages_can_be_left_out(tmp_path):
     run(tmp_path / "a", clone_decisions=0, total_steps=0, distill_rounds=1)
     assert stages(tmp_path / "a") == [("ppo", 0), ("distill-1", 0)]

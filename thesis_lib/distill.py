@@ -10,7 +10,7 @@ them over similar states, which picking "the" best action and imitating it would
 
 An advantage says what one deviation is worth if the base rule decides from there on. One wait, say, costs next
 to nothing then; a policy that waits again and again loses a great deal. So the base rule's action
-is always among those compared and gets a MARGIN, and the second round is labelled on the policy's own states.
+is always among those compared and gets a margin, and the second round is labelled on the policy's own states.
 Expert iteration: Anthony, Tian and Barber, "Thinking fast and slow with deep learning and tree
 search", NeurIPS 2017; Silver et al., Nature 550, 2017.
 """
@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +47,7 @@ SHARE = 0.25  # of the decisions with a choice are labelled; neighbouring ones a
 MINIBATCH = 256
 LONGEST_GRADIENT = 1.0
 LARGEST_TARGET = 4.0
-MARGIN = 0.25  # what another action must save to be worth leaving the base rule, in units of the noise
+SPREAD = 0.3  # of the randomised lists that go on where durations are certain (`search.Rollouts`)
 FLOOR = 0.17  # in mean task durations: savings far below this are not told apart
 BARREN_EPISODES = 2000  # in a row without a label: the problem leaves nothing to choose
 _LABEL_STREAM, _ORDER_STREAM = 7800, 7900  # first words of the random streams that collect and that learn
@@ -65,8 +64,7 @@ class Labels:
     total_x: np.ndarray  # (k, 21)
     may_wait: np.ndarray  # (k,)
     action: np.ndarray  # (C,) the actions that were compared, the policy's own first
-    target: np.ndarray  # (C,) what each saves against the first, in units of its noise
-    is_base: np.ndarray  # (C,) True for the base rule's action
+    target: np.ndarray  # (C,) what each saves against the first, in units of its noise, plus the base rule's margin
     task_ptr: np.ndarray  # (k + 1,)
     edge_ptr: np.ndarray
     pair_ptr: np.ndarray
@@ -74,11 +72,6 @@ class Labels:
 
     def __len__(self) -> int:
         return len(self.total_x)
-
-    @cached_property
-    def wanted(self) -> np.ndarray:
-        """(C,) what the network learns: the targets, and MARGIN more for the base rule's action."""
-        return (self.target + MARGIN * self.is_base).astype(np.float32)
 
     def batch(self, chosen: np.ndarray, n_vms: int, n_actions: int) -> tuple[Batch, Tensor, Tensor, Tensor]:
         """Some decisions (b,) for the network, and their compared actions (C,), rows (C,) and targets (C,)."""
@@ -104,7 +97,7 @@ class Labels:
             may_wait=_tensor(self.may_wait[chosen]),
             n_actions=n_actions,
         )
-        return batch, _tensor(self.action[compared]), _tensor(row), _tensor(self.wanted[compared])
+        return batch, _tensor(self.action[compared]), _tensor(row), _tensor(self.target[compared])
 
 
 def _rows_of(ptr: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -139,7 +132,7 @@ def collect(agent: Agent, config: TrainConfig, round_number: int, chunk: int, co
     Raises WorkflowError when the episodes have no decisions with a choice.
     """
     rng = np.random.default_rng([_LABEL_STREAM, config.seed, round_number, chunk])
-    draw, seeds, rollouts = training_case(config), SEED_RANGES["train"], Rollouts(config.base_rule)
+    draw, seeds, rollouts = training_case(config), SEED_RANGES["train"], _rollouts(config)
     rows: list[dict[str, np.ndarray]] = []
     barren = 0
     while len(rows) < count:
@@ -164,6 +157,11 @@ def collect(agent: Agent, config: TrainConfig, round_number: int, chunk: int, co
     return _join(rows)
 
 
+def _rollouts(config: TrainConfig) -> Rollouts:
+    """What judges actions; for thesis DAGs, whose durations are certain, futures are other lists."""
+    return Rollouts(config.base_rule, spread=SPREAD if config.problem == "thesis" else 0.0)
+
+
 def _label(state: State, agent: Agent, observer: Observer, rollouts: Rollouts, config: TrainConfig,
            rng: np.random.Generator) -> dict[str, np.ndarray]:  # fmt: skip
     """One decision: what is seen, which actions were compared, and what each saves in units of the noise."""
@@ -172,12 +170,12 @@ def _label(state: State, agent: Agent, observer: Observer, rollouts: Rollouts, c
     rule = RULES.index(config.base_rule)
     base = observer.number_of(*choose(rule, *state.arguments, np.zeros(1, np.uint64)))
     actions = _compared(logits, base, config.candidates)
-    futures = config.futures if config.problem != "thesis" else 1  # its durations are certain
-    saved_s, error_s = rollouts.advantages(state, [observer.action_of(a) for a in actions], rng, futures)
+    saved_s, error_s = rollouts.advantages(state, [observer.action_of(a) for a in actions], rng, config.futures)
     scale_s = float(views.mean_s[: views.workflow_ptr[state.arrived]].mean())
     noise_s = np.sqrt((error_s[1:] ** 2).mean() + (FLOOR * scale_s) ** 2) or 1.0
     target = np.clip(saved_s / noise_s, -LARGEST_TARGET, LARGEST_TARGET)
-    return seen | {"action": np.array(actions), "target": target, "is_base": np.array(actions) == base}
+    target += config.distill_margin * (np.array(actions) == base)
+    return seen | {"action": np.array(actions), "target": target.astype(np.float32)}
 
 
 def _compared(logits: np.ndarray, base: int, k: int) -> list[int]:
@@ -260,7 +258,7 @@ class Distillation:
 
     def __init__(self, config: TrainConfig, folder: Path, jobs: int, progress: bool):
         if config.distill_rounds:
-            Rollouts(config.base_rule)
+            _rollouts(config)
         self.config, self.folder, self.jobs, self.progress = config, folder, jobs, progress
         total = config.labels_per_round
         self._counts = [min(CHUNK, total - start) for start in range(0, total, CHUNK)]

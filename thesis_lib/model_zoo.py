@@ -27,7 +27,12 @@ _SHORT = {
     "score_hidden": 64, "workflows_min": 6, "workflows_max": 10, "validation_streams": 30, "validate_every": 25_000,
     "curve_streams": 10,
 }  # fmt: skip
-_THESIS = {"problem": "thesis", "base_rule": "critical_path"}
+_THESIS = {
+    "problem": "thesis", "base_rule": "critical_path", "hidden": 64, "stage_order": "distill_ppo",
+    "labels_per_round": 50_000, "candidates": 12, "futures": 32, "distill_margin": 0.0, "distill_epochs": 8,
+    "distill_learning_rate": 3e-3, "reward_scale": 50.0, "total_steps": 800_000, "n_envs": 128, "rollout_length": 128,
+    "minibatch_size": 2048, "entropy": 0.04, "learning_rate": 1e-3, "gamma": 1.0, "gae_lambda": 0.95,
+}  # fmt: skip
 FROM_META = ("problem", "network", "features", "seed", "steps", "versions", "training")  # what the manifest repeats
 DEFAULTS = {"stream": "stream", "thesis": "thesis"}  # the agents that `drl` takes for each kind of problem
 

@@ -131,6 +131,17 @@ class PairNetwork(nn.Module):
         value = self.value_3(torch.relu(self.value_2(torch.relu(self.value_1(around)))))[:, 0]
         return _spread(batch, score, wait), value
 
+    def sharpen(self, factor: float) -> None:
+        """Multiply all logits by a factor above 0: the order stays, above 1 the best actions become more probable."""
+        _scale(factor, self.score_3, self.wait_2)
+
+
+def _scale(factor: float, *layers: nn.Linear) -> None:
+    with torch.no_grad():
+        for layer in layers:
+            layer.weight *= factor
+            layer.bias *= factor
+
 
 def _mean_of_rows(x: Tensor, row: Tensor, b: int) -> Tensor:
     """(b, k) mean of the entries of each row, 0 for rows without any."""
@@ -184,6 +195,10 @@ class FixedGcn(nn.Module):
         legal[batch.pair_row, batch.pair_action] = True
         legal[:, -1] = batch.may_wait
         return torch.where(legal, logits, ILLEGAL_LOGIT), self.value_2(torch.relu(self.value_1(x)))[:, 0]
+
+    def sharpen(self, factor: float) -> None:
+        """As in `PairNetwork`."""
+        _scale(factor, self.head_2)
 
 
 def make_network(network: str = "pair_gcn", features: str = "full", hidden: int = 32, score_hidden: int = 64,

@@ -28,7 +28,7 @@ LAST_RATE = 0.02  # the learning rate is annealed to this share of its start
 def make_env(config: TrainConfig) -> BatchedWorkflowEnv:
     """The environments that a configuration trains on; their instances come from the training seeds."""
     return BatchedWorkflowEnv(
-        config.n_envs, workload=training_case(config), reward=reward_named(config.reward),
+        config.n_envs, workload=training_case(config), reward=reward_named(config.reward).scaled(config.reward_scale),
         base_rule=config.base_rule, skip_forced=True, noise=config.problem != "thesis",
     )  # fmt: skip
 

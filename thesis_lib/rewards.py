@@ -92,6 +92,10 @@ class Reward:
         """True when `saved_s` counts, which costs a run of the base rule per step."""
         return "saved_s" in self.weights
 
+    def scaled(self, factor: float) -> "Reward":
+        """The same reward in other units: every weight times `factor`."""
+        return Reward(self.name, {measure: weight * factor for measure, weight in self.weights.items()})
+
     def parts(self, step: Measures) -> dict[str, float]:
         """The value of each term."""
         return {measure: weight * getattr(step, measure) for measure, weight in self.weights.items()}

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from thesis_lib._kernels import randomised
 from thesis_lib._kernels import rollouts as kernels
 from thesis_lib._kernels.rules import RULES
 from thesis_lib.generators import whole_number
-from thesis_lib.workflow import WorkflowError
+from thesis_lib.workflow import WorkflowError, finite_number
 
 if TYPE_CHECKING:
     from thesis_lib.cluster import Cluster
@@ -51,13 +52,17 @@ class Rollouts:
     later: workflows to come that a future holds at most. to_end: run these to the end and count
     them too, else stop when the workflows that have arrived are done.
 
+    spread: above 0 a future is another list instead of other durations: all tasks take their mean durations,
+        and the rule goes on with ranks that are multiplied by random numbers of 1 +- spread.
+
     Raises WorkflowError for another rule or a negative number.
     """
 
-    def __init__(self, rule: str | None = None, later: int = LATER, to_end: bool = True):
+    def __init__(self, rule: str | None = None, later: int = LATER, to_end: bool = True, spread: float = 0.0):
         if rule is not None and rule not in BASE_RULES:
             raise WorkflowError(f"rollouts cannot go on with {rule!r}; choose one of {', '.join(BASE_RULES)}")
         self.rule, self.later, self.to_end = rule, whole_number(later, "later", 0), bool(to_end)
+        self.spread = finite_number(spread, "spread")
         self._problem: Problem | None = None
         self._rng = np.zeros(1, np.uint64)
 
@@ -71,6 +76,7 @@ class Rollouts:
         self._scratch = kernels.scratch(
             problem.n + later * tasks, problem.v, len(views.parent_idx) + later * edges, problem.w + later
         )
+        self._key, self._weight, self._no_sigma = np.zeros(problem.n), np.ones(problem.w), np.zeros(problem.n)
         self._problem = problem
 
     def totals_s(self, state: "State", actions: Sequence[Action], futures: int, seed: int) -> np.ndarray:
@@ -81,9 +87,14 @@ class Rollouts:
         if self._problem is not state.problem:
             self.prepare(state.problem)
         pairs, total_s = _pairs(actions), np.empty((len(actions), futures))
+        alive = np.empty(len(pairs), np.int64)
         self._rng[0] = seed
+        if self.spread > 0:
+            randomised.judge_by_lists(self._code, *state.arguments, pairs, len(pairs), self.spread, self._no_sigma,
+                                      *self._scratch, self._rng, self._key, self._weight, total_s, alive)  # fmt: skip
+            return total_s
         kernels.judge(self._code, *state.arguments, self._sigma, pairs, len(pairs), self.later, self.to_end,
-                      *self._scratch, self._rng, total_s, np.empty(len(pairs), np.int64))  # fmt: skip
+                      *self._scratch, self._rng, total_s, alive)  # fmt: skip
         return total_s
 
     def advantages(

@@ -25,6 +25,7 @@ from thesis_lib.workflow import WorkflowError
 
 PROBLEMS = ("stream", "thesis", "single")
 NETWORKS = ("pair_gcn", "pair_mlp", "fixed_gcn")
+STAGE_ORDERS = ("ppo_distill", "distill_ppo")
 FEATURE_SETS = ("full", "article_5", "article_4")
 BASE_RULES = tuple(rule for rule in RULES if rule != "random")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
@@ -131,11 +132,13 @@ class TrainConfig:
     hidden: int = _whole(32, "numbers that describe a task inside the network", 1, 1024)
     score_hidden: int = _whole(128, "width of the layers that score (task, VM) pairs", 1, 1024)
     reward: str = _choice("potential", "a reward of thesis_lib.rewards", REWARDS)
+    reward_scale: float = _number(1.0, "multiplies rewards; a critic learns numbers near 1 best", 0, above=True)
     base_rule: str = _choice("srw_patient", "rule to start from and compare with (thesis: critical_path)", BASE_RULES)
 
     clone_decisions: int = _whole(6000, "decisions of the base rule that the network imitates first; 0 = none", 0)
     clone_epochs: int = _whole(12, "passes over them", 1, 1000)
 
+    stage_order: str = _choice("ppo_distill", "what comes first after cloning: ppo_distill, distill_ppo", STAGE_ORDERS)
     total_steps: int = _whole(250_000, "decisions of all environments in PPO; 0 = no PPO", 0)
     n_envs: int = _whole(16, "environments; n_envs x rollout_length = batch (article, key setting: 4000 = 20 x 200)",
                          1, 4096)
@@ -156,7 +159,8 @@ class TrainConfig:
     distill_rounds: int = _whole(2, "rounds of: label with search, learn the labels; 0 = none", 0, 100)
     labels_per_round: int = _whole(40_000, "decisions that the search labels in a round", 1)
     candidates: int = _whole(7, "actions that the search compares per decision", 2, 1000)
-    futures: int = _whole(8, "sampled futures per action; the standard error needs two", 2, 10_000)
+    futures: int = _whole(8, "sampled futures (thesis: lists) per action; the standard error needs two", 2, 10_000)
+    distill_margin: float = _number(0.25, "what it must save to leave the base rule, in units of the labels' noise", 0)
     distill_epochs: int = _whole(6, "passes over the labels of all rounds so far", 1, 1000)
     distill_learning_rate: float = _number(2e-3, "Adam's step size, decayed towards 0", 0, 1, above=True)
 
@@ -230,7 +234,7 @@ class TrainConfig:
 
     def to_yaml(self) -> str:
         """All settings with their meanings; `from_yaml` reads it back to an equal config."""
-        blocks = {"problem", "network", "clone_decisions", "total_steps", "distill_rounds", "validation_streams"}
+        blocks = {"problem", "network", "clone_decisions", "stage_order", "distill_rounds", "validation_streams"}
         lines = []
         for setting in fields(self):
             if setting.name in blocks:

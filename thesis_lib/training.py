@@ -4,6 +4,8 @@
     ppo      MaskablePPO with the reward of the configuration            ppo.py
     distill  rounds of labelling decisions by rollouts and learning them distill.py
 
+With `stage_order: distill_ppo` the last two change places: PPO then improves what was learned from search.
+
 `train` writes into one folder: NAME.npz, the agent; NAME.csv, the learning curve; NAME.yaml, the
 settings; NAME.state.npz, from which `resume=True` goes on; tensorboard/NAME.
 """
@@ -50,6 +52,7 @@ __all__ = ["load_agent", "train"]
 
 # What a checkpoint must say about the run.
 ABOUT = ("stage", "round", "seconds", "facts", "steps", "updates", "log_rows", "running", "config", "feature_version")
+SHARPNESS = 6.0  # distilled scores times this are where PPO begins: it draws actions, by scores that differ by about 1
 VERSIONS_OF = ("numpy", "numba", "torch", "torch-geometric", "gymnasium", "stable-baselines3", "sb3-contrib")
 
 
@@ -214,18 +217,12 @@ class _Run:
 
     def go(self) -> Path:
         """Run the stages that are left, then validate and write the agent."""
-        if self.stage == "clone":
-            self._clone()
-            self._enter("ppo")
-        if self.stage == "ppo":
-            run_ppo(self.model, self.config, self.ratios, self._after_update, self.progress)
-            self._log_validation("ppo", self.config.validation_streams)
-            self.facts["ppo_s"] = self._elapsed_s()
-            self._enter("distill")
-        if self.stage == "distill":
-            while self.round < self.config.distill_rounds:
-                self._distill(self.round + 1)
-            self._enter("done")
+        work = {"clone": self._clone, "ppo": self._ppo, "distill": self._distill_rounds}
+        order = ["clone", *self.config.stage_order.split("_"), "done"]
+        for stage, following in zip(order, order[1:]):
+            if self.stage == stage:
+                work[stage]()
+                self._enter(following)
         if not self.agent_path.exists():
             self._write_agent()
         self.distillation.clear()
@@ -248,6 +245,18 @@ class _Run:
             rng,
         )  # fmt: skip
         self._log_validation("clone", self.config.curve_streams)
+
+    def _ppo(self) -> None:
+        began_s = self._elapsed_s()
+        if self.round and not self.model.num_timesteps:
+            self.model.policy.network.sharpen(SHARPNESS)
+        run_ppo(self.model, self.config, self.ratios, self._after_update, self.progress)
+        self._log_validation("ppo", self.config.validation_streams)
+        self.facts["ppo_s"] = self._elapsed_s() - (began_s if self.round else 0.0)
+
+    def _distill_rounds(self) -> None:
+        while self.round < self.config.distill_rounds:
+            self._distill(self.round + 1)
 
     def _after_update(self, model: MaskablePPO, ratios: dict[str, float]) -> None:
         """After an update of PPO: log, sometimes validate, sometimes save."""

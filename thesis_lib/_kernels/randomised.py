@@ -14,6 +14,7 @@ from thesis_lib._kernels.rollouts import (
     order_start,
     run_on,
     sample,
+    try_actions,
     uniform,
 )
 from thesis_lib._kernels.rules import (
@@ -77,6 +78,27 @@ def best_keys(rule, pi, pf, si, sf, samples, spread, no_sigma, given, scene, sta
             best_s = total_s
             _keep(p, s, scene, start, key, weight)
     return best_s
+
+
+@kernel
+def judge_by_lists(rule, pi, pf, si, sf, actions, count, spread, no_sigma, scene, start, run, rng, key, weight,
+                   total_s, alive):  # fmt: skip
+    """Total completion time after each action when one of many randomised lists goes on, on mean durations.
+
+    actions: the first `count` rows are legal (task, VM) pairs, -1 for wait. total_s: the first `count` rows of
+    (c, r) are written, column k for the k-th list, the first list being the rule's own. All actions
+    meet the same lists. no_sigma: (n,) zeros. key (n,), weight (w,) and alive (c,) are scratch.
+    """
+    p = problem_views(pi, pf)
+    s = state_views(p, si, sf)
+    begin(p, s, rule, scene, start)
+    sample(p, s, rule, 0, no_sigma, scene, start, rng)
+    for c in range(count):
+        alive[c] = 1
+    for k in range(total_s.shape[1]):
+        _perturb(p, s, False, spread if k > 0 else 0.0, scene, start, rng, key, weight)
+        order_start(s, rule, scene, start)
+        try_actions(p, rule, actions, count, True, scene, start, run, k, total_s, alive)
 
 
 @kernel

@@ -700,7 +700,7 @@ def _take(p, scene, run, rule, task, v):
 
 
 @kernel
-def _try_actions(p, rule, actions, count, to_end, scene, start, run, r, total_s, alive):
+def try_actions(p, rule, actions, count, to_end, scene, start, run, r, total_s, alive):
     """Run the sampled future number r after each action that is alive."""
     counted = scene.sizes[FLOWS] if to_end else scene.sizes[OPEN_FLOWS]
     for c in range(count):
@@ -726,7 +726,7 @@ def judge(rule, pi, pf, si, sf, sigma, actions, count, later, to_end, scene, sta
         alive[c] = 1
     for r in range(total_s.shape[1]):
         sample(p, s, rule, later, sigma, scene, start, rng)
-        _try_actions(p, rule, actions, count, to_end, scene, start, run, r, total_s, alive)
+        try_actions(p, rule, actions, count, to_end, scene, start, run, r, total_s, alive)
 
 
 # --- deciding -----------------------------------------------------------------------------
@@ -818,7 +818,7 @@ def race(rule, pi, pf, si, sf, sigma, actions, count, later, to_end, scene, star
         alive[c] = 1
     for r in range(total_s.shape[1]):
         sample(p, s, rule, later, sigma, scene, start, rng)
-        _try_actions(p, rule, actions, count, to_end, scene, start, run, r, total_s, alive)
+        try_actions(p, rule, actions, count, to_end, scene, start, run, r, total_s, alive)
         if (r + 1) % BATCH == 0 and drop_hopeless(count, total_s, r + 1, alive) == 1:
             return 0
     return best_action(count, total_s, least_z, alive)
