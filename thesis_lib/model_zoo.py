@@ -60,7 +60,7 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe("stream", "headline", "the agent for streams: pair-scoring GCN, full recipe"),
     Recipe("stream-seed1", "headline", "the same from another training seed", {"seed": 1}),
     Recipe("stream-seed2", "headline", "the same from a third training seed", {"seed": 2}),
-    Recipe("stream-ppo", "headline", "the same without distillation: PPO alone", {"distill_rounds": 0}),
+    Recipe("stream-ppo", "headline", "the third seed before distillation", {"distill_rounds": 0, "seed": 2}),
     Recipe("stream-mlp", "headline", "the MLP twin: the full recipe without convolutions", {"network": "pair_mlp"}),
     Recipe("thesis", "headline", "the agent for the thesis sets: one DAG on one machine", _THESIS),
     *(
