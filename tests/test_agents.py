@@ -272,6 +272,18 @@ def test_top_and_decide_agree_with_the_logits():
     assert {action for action, _ in top} <= offered | {None}
 
 
+def test_an_action_means_the_same_after_another_state_was_seen():
+    agent, problem = random_agent(6), Problem(*stream())
+    early, late = (Simulator(problem, duration_factors(stream()[0], 1)) for _ in range(2))
+    for _ in range(30):
+        action = agent.decide(late.state)
+        late.wait() if action is None else late.place(*action)
+    pairs = {tuple(pair) for pair in early.state.legal_pairs().tolist()}
+    legal = np.flatnonzero(np.isfinite(agent.logits(early.state)))
+    assert agent.decide(early.state) != agent.decide(late.state)  # the last one seen is the late one
+    assert {agent.action_of(early.state, a) for a in legal.tolist()} - {None} <= pairs
+
+
 def test_looking_and_deciding_change_nothing():
     agent, state = random_agent(6), busy_state()
     before, first = state.fingerprint(), agent.logits(state)

@@ -14,7 +14,9 @@ from tests.random_agents import random_agent
 from thesis_lib import tuning
 from thesis_lib.__main__ import main
 from thesis_lib.agents import save_agent_file
+from thesis_lib.checkpoints import write_arrays
 from thesis_lib.formats import load_workflow, save_workflow
+from thesis_lib.observation import FEATURE_VERSION
 from thesis_lib.train_config import TrainConfig
 from thesis_lib.workflow import Task, Workflow
 
@@ -389,11 +391,12 @@ def training(monkeypatch, tmp_path):
         calls.append((config, Path(out), resume))
         module.jobs.append(jobs)
         (Path(out) / f"{config.name}.yaml").write_text(config.to_yaml())
-        (Path(out) / f"{config.name}.state.npz").touch()
+        write_arrays(Path(out) / f"{config.name}.state.npz", {}, module.about)
         return Path(out) / f"{config.name}.npz"
 
     module = types.ModuleType("thesis_lib.training")
     module.train, module.calls, module.jobs = train, calls, []
+    module.about = {"stage": "done", "feature_version": FEATURE_VERSION}  # what the checkpoint says
     monkeypatch.setitem(sys.modules, "thesis_lib.training", module)
     monkeypatch.chdir(tmp_path)
     return module
@@ -430,6 +433,29 @@ def test_train_resumes_with_the_settings_of_the_run(capsys, training):
     for end in (["--resume", "--set", "seed=4"], ["--set", "seed=4"]):
         assert "stream.yaml: this run has other settings (seed 3 -> 4); choose" in run_bad(capsys, "train", *end)
     assert main(["train", "--set", "seed=3"]) == 0 and training.calls[-1][2] is False  # the same run from the start
+
+
+def test_train_does_not_delete_a_run_that_can_go_on(capsys, training):
+    training.about["stage"] = "ppo"
+    assert main(["train"]) == 0
+    before = Path("runs/stream/stream.state.npz").read_bytes()
+    capsys.readouterr()
+    line = run_bad(capsys, "train").replace("\\", "/")
+    assert "runs/stream/stream.state.npz: this run is not finished and would be lost; go on with --resume" in line
+    assert len(training.calls) == 1 and Path("runs/stream/stream.state.npz").read_bytes() == before
+    assert main(["train", "--out", "elsewhere"]) == 0
+    assert main(["train", "--resume"]) == 0 and training.calls[-1][2] is True
+    Path("runs/stream/stream.state.npz").unlink()
+    assert main(["train"]) == 0 and len(training.calls) == 4
+
+
+def test_train_begins_anew_where_nothing_can_go_on(capsys, training):
+    """Finished, of observations that this version does not make, damaged."""
+    for about in ({}, {"stage": "ppo", "feature_version": FEATURE_VERSION - 1}):
+        training.about |= about
+        assert main(["train"]) == 0 and main(["train"]) == 0
+    Path("runs/stream/stream.state.npz").write_bytes(b"PK damaged")
+    assert main(["train"]) == 0 and not any(resume for _, _, resume in training.calls)
 
 
 def test_one_of_several_runs_in_a_folder_has_to_be_chosen(capsys, training):

@@ -126,3 +126,18 @@ def test_search_for_one_workflow_without_noise_is_never_worse_than_the_agent_and
         found = simulate(DrlSearch(random_agent(seed), samples=8), workload, Cluster.thesis())
         found.validate()
         assert found.makespan_s == found.planned_makespan_s <= alone.makespan_s
+
+
+@pytest.mark.parametrize(("network", "times"), [("pair_gcn", 8), ("fixed_gcn", 1)])
+def test_an_agent_in_torch_runs_once_since_it_draws_nothing(network, times, monkeypatch):
+    temperatures, finish = [], DrlSearch._finish
+
+    def counted(search, run, temperature):
+        temperatures.append(temperature)
+        finish(search, run, temperature)
+
+    monkeypatch.setattr(DrlSearch, "_finish", counted)
+    agent = random_agent(4, network=network, n_vms=1 if network == "fixed_gcn" else None)
+    workload = Workload.single(thesis_dag(8, seed=1))
+    simulate(DrlSearch(agent, samples=8, lists=4), workload, Cluster.thesis()).validate()
+    assert temperatures == [0.0] + [1.0] * (times - 1)

@@ -1,6 +1,8 @@
 """Every scheduler: valid schedules on anything, ties without luck, and each rule's own idea by hand."""
 
+import inspect
 import os
+import re
 import subprocess
 import sys
 
@@ -46,6 +48,15 @@ def test_names():
     article_and_classics = {"random", "fcfs", "sjf", "tetris", "critical_path", "srw", "cpop", "peft", "optimal"}
     assert article_and_classics | {"heft", "heft_single", "heft_online"} <= set(names())
     assert all(describe(name) for name in names())
+
+
+def test_descriptions_list_the_options_that_there_are():
+    for name in names():
+        listed = re.search(r"\(options?: (.*)\)", describe(name))
+        if listed and name != "fcfs":
+            known = set(inspect.signature(type(make(name)).__init__).parameters) - {"self", "name"}
+            assert set(listed[1].split(", ")) == known, name
+    assert "(option: backfill)" in describe("fcfs") and make("fcfs", backfill=True).name
 
 
 def test_unknown_names_and_options_list_what_there_is():

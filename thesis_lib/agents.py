@@ -95,8 +95,8 @@ class Agent:
     def decide(self, state: State) -> Action:
         """(task, vm) with the largest logit, the first of equals, or None to wait."""
         if not self.is_compiled:
-            logits = self.logits(state)
-            return self.action_of(state, int(logits.argmax()))
+            best = int(self.logits(state).argmax())
+            return self._desk(state.problem)[0].action_of(best)
         _, room = self._desk(state.problem)
         task, vm = policies.decide_policy(*self.packed, *state.arguments, *room, 0.0, _no_random())
         return None if task < 0 else (task, vm)
@@ -106,11 +106,13 @@ class Agent:
         logits = self.logits(state)
         probability = np.exp(logits - logits.max()) if np.isfinite(logits).any() else np.zeros(len(logits))
         order = [a for a in np.argsort(-logits, kind="stable")[:k].tolist() if np.isfinite(logits[a])]
-        return [(self.action_of(state, a), float(probability[a] / probability.sum())) for a in order]
+        observer, _ = self._desk(state.problem)
+        return [(observer.action_of(a), float(probability[a] / probability.sum())) for a in order]
 
     def action_of(self, state: State, action: int) -> Action:
-        """What a position in the last `logits` of a state means: (task, vm), or None for waiting."""
+        """What a position in the `logits` of this state means: (task, vm), or None for waiting."""
         observer, _ = self._desk(state.problem)
+        observer.observe(state)  # since another state may have been seen in between
         return observer.action_of(action)
 
     def run(self, simulator: Simulator, temperature: float = 0.0, rng: np.random.Generator | None = None) -> int:

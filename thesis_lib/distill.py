@@ -213,6 +213,8 @@ def learn(policy: MaskedPolicy, labels: Labels, epochs: int, learning_rate: floa
           progress: bool) -> float:  # fmt: skip
     """Regress the network's scores on the targets; returns the share of their variance that it explains at the end.
 
+    That share is measured in the last pass, on the labels just learned: a sign that learning works, and
+    too high for labels that the network has not met.
     Scores and targets are compared as differences from their mean over the actions of one decision, since a
     score means nothing by itself.
     """
@@ -264,7 +266,7 @@ class Distillation:
         self._counts = [min(CHUNK, total - start) for start in range(0, total, CHUNK)]
 
     def run_round(self, round_number: int, policy: MaskedPolicy, agent: Agent) -> float:
-        """Label, then learn; returns the share of the labels' variance that the network explains."""
+        """Label, then learn; returns the share of the learned labels' variance that the network explains."""
         sets = self._read_all(range(1, round_number))
         self._collect(round_number, agent)
         sets += self._read_all([round_number])

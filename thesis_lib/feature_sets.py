@@ -1,8 +1,13 @@
-"""Named choices of observation columns: everything, or what the article's agent sees.
+"""Named choices of observation columns: everything, or a selection after the article's.
 
 The article gives a task four features, and a fifth, whether it lies on the critical path, to
 which it credits 32 % faster convergence. `article_5` and `article_4` differ in that one alone,
 so that an ablation measures it and nothing else.
+
+They are close to the article's features, not the same: the share of a task's parents that are
+unfinished instead of their number; the logarithm of the duration relative to the mean task of
+the workflows that have arrived instead of duration / 600 s; a VM's free ratios as they would be
+after the placement, and their means over all VMs; no clock.
 """
 
 from __future__ import annotations

@@ -99,10 +99,20 @@ def state_of(known: Recipe, out: Path = MODELS) -> str:
     if not (path.is_file() and log_path(known.name, out).is_file()):
         return "missing"
     try:
-        config = TrainConfig.from_mapping(load_agent(path).meta["config"])
+        config = TrainConfig.from_mapping(_meta_of(path)["config"])
     except WorkflowError:
         return "damaged"
     return "outdated" if config != known.config else "shipped"
+
+
+def _meta_of(path: Path) -> dict[str, Any]:
+    """What an agent file says about its training; WorkflowError when it lacks what the manifest tells."""
+    meta = load_agent(path).meta
+    if missing := [key for key in ("config", *FROM_META) if key not in meta]:
+        raise WorkflowError(f"{path}: is damaged, its meta lacks {', '.join(missing)}; train the agent again")
+    if not isinstance(meta["config"], dict):
+        raise WorkflowError(f"{path}: is damaged, its config holds no settings; train the agent again")
+    return meta
 
 
 def log_path(name: str, out: Path = MODELS) -> Path:
@@ -115,7 +125,8 @@ def build(
 ) -> None:
     """Train agents (all by default) and copy them, their learning curves and a manifest to `out`.
 
-    A run that was cut off goes on, one that is complete is not trained again. jobs: runs at the same time.
+    A run that was cut off goes on, one that is complete is not trained again; a run of other settings, from
+    an earlier recipe, is replaced. jobs: runs at the same time.
     """
     chosen = [recipe(name) for name in names] if names is not None else list(RECIPES)
     done = Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(_train)(r, runs, jobs == 1) for r in chosen)
@@ -130,8 +141,18 @@ def _train(chosen: Recipe, runs: Path, progress: bool) -> str:
     from thesis_lib.training import train
 
     torch.set_num_threads(1)
-    train(chosen.config, runs / chosen.name, resume=True, progress=progress, jobs=1)
+    folder = runs / chosen.name
+    train(chosen.config, folder, resume=not _is_of_other_settings(chosen, folder), progress=progress, jobs=1)
     return chosen.name
+
+
+def _is_of_other_settings(chosen: Recipe, folder: Path) -> bool:
+    """True when the folder holds a run whose settings are not the recipe's, or are none that this version knows."""
+    file = folder / f"{chosen.name}.yaml"
+    try:
+        return file.exists() and TrainConfig.from_yaml(file) != chosen.config
+    except WorkflowError:
+        return True
 
 
 def _publish(name: str, runs: Path, out: Path) -> None:
@@ -145,7 +166,7 @@ def write_manifest(out: Path = MODELS) -> Path:
     for known in RECIPES:
         path = out / f"{known.name}.npz"
         if state_of(known, out) == "shipped":
-            meta = load_agent(path).meta
+            meta = _meta_of(path)
             models[known.name] = {
                 "group": known.group, "about": known.about, "changes": known.changes,
                 **{key: meta[key] for key in FROM_META},

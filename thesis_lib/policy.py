@@ -161,10 +161,14 @@ def _spread(batch: Batch, score: Tensor, wait: Tensor) -> Tensor:
 
 
 class FixedGcn(nn.Module):
-    """The article's policy: two graph convolutions, their mean over all tasks, one output per slot and VM.
+    """After the article's policy: two graph convolutions, their mean over all tasks, one output per slot and VM.
 
     Two things go wrong by design and are kept for the lesson: the mean forgets which task is
     which, and the head fits one number of VMs only.
+
+    What differs from the article is ours: 24 slots, not 50; the VM encoder sees the free ratios
+    averaged over the VMs (total_x), not those of each VM; and all features of tasks and cluster
+    unless `features` names the article's, where it has five per task.
     """
 
     def __init__(self, n_actions: int, features: str = "full", hidden: int = 128, score_hidden: int = 128):

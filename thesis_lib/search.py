@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 Action = tuple[int, int] | None  # (task number, VM position), or None to wait
 BASE_RULES = tuple(RULES[code] for code in kernels.KEY_RULES)
-LATER = 0  # workflows to come that a future holds: measured, more of them only add noise
+# Workflows to come that a future holds. On 12 streams the ratio to srw_patient was 0.911 without them and 0.937
+# to 0.954 with 3 to 6 of them.
+LATER = 0
 
 
 def base_rule_for(workload: "Workload", cluster: "Cluster") -> str:

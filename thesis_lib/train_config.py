@@ -132,8 +132,13 @@ class TrainConfig:
     hidden: int = _whole(32, "numbers that describe a task inside the network", 1, 1024)
     score_hidden: int = _whole(128, "width of the layers that score (task, VM) pairs", 1, 1024)
     reward: str = _choice("potential", "a reward of thesis_lib.rewards", REWARDS)
+<<<<<<< HEAD
     reward_scale: float = _number(1.0, "multiplies rewards; a critic learns numbers near 1 best", 0, above=True)
     base_rule: str = _choice("srw_patient", "rule to start from and compare with (thesis: critical_path)", BASE_RULES)
+=======
+    base_rule: str = _choice("srw_patient", "rule to start from; reward potential and rollouts refer to it "
+                             "(thesis: critical_path)", BASE_RULES)
+>>>>>>> kern
 
     clone_decisions: int = _whole(6000, "decisions of the base rule that the network imitates first; 0 = none", 0)
     clone_epochs: int = _whole(12, "passes over them", 1, 1000)
@@ -151,8 +156,9 @@ class TrainConfig:
                                        "(article, key setting: 10)", 0, above=True, optional=True)
     entropy: float = _number(0.002, "weight of the entropy bonus (article, key setting: 0.01)", 0)
     learning_rate: float = _number(2e-3, "Adam's step size at the start, annealed towards 0", 0, 1, above=True)
-    gamma: float = _number(0.9, "discount per decision", 0, 1)
-    gae_lambda: float = _number(0.5, "bias (0) against variance (1) of the advantages", 0, 1)
+    gamma: float = _number(0.9, "discount per decision: 0.9 looks about 10 decisions ahead, 0.99 about 100", 0, 1)
+    gae_lambda: float = _number(0.5, "advantages: 0 trusts the critic after one step (bias), 1 sums all rewards "
+                                  "(variance)", 0, 1)
     value_coef: float = _number(0.5, "weight of the critic's loss", 0)
     max_grad_norm: float = _number(0.5, "longer gradients are shortened to this norm", 0, above=True)
 

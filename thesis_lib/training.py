@@ -239,7 +239,7 @@ class _Run:
             return
         env = make_env(self.config)
         env.seed(self.config.seed)
-        rng = np.random.default_rng([self.config.seed, 1])
+        rng = np.random.default_rng([self.config.seed, 1])  # as it is: the shipped agents were made with this stream
         self.facts["clone_agreement"] = clone_base_rule(
             self.model.policy, env, self.config.clone_decisions, self.config.clone_epochs, self.config.learning_rate,
             rng,
@@ -271,7 +271,7 @@ class _Run:
 
     def _distill(self, round_number: int) -> None:
         explained = self.distillation.run_round(round_number, self.model.policy, self.agent())
-        self.facts[f"explained_variance_{round_number}"] = explained
+        self.facts[f"explained_variance_{round_number}"] = explained  # of the labels just learned, see `learn`
         self._log_validation(f"distill-{round_number}", self.config.validation_streams)
         self.round = round_number
         self._enter("distill")  # a round that is cut off begins again from here, with the labels that it has made

@@ -73,7 +73,8 @@ SPACE: dict[str, LogUniform | Choice] = {
     "epochs": Choice((2, 4, 6, 10)),  # how often each step is used
     "clip": Choice((0.1, 0.2, 0.3)),  # how far one update may go
     "value_clip": Choice((None, 0.2, 1.0, 10.0)),  # None: any
-    "gamma": Choice((0.97, 0.99, 0.997, 1.0)),  # per decision: 0.99 looks about 100 decisions ahead
+    "gamma": Choice((0.9, 0.97, 0.99, 0.997, 1.0)),  # per decision: 0.9 looks about 10 decisions ahead, 0.99 100
+    "gae_lambda": Choice((0.5, 0.8, 0.9, 0.95)),  # how far advantages trust rewards rather than the critic
 }  # fmt: skip
 
 

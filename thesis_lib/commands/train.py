@@ -47,6 +47,8 @@ def run(arguments: argparse.Namespace) -> None:
         config = only_run(out)
     else:
         refuse_other_run(config, out)
+    if not arguments.resume:
+        refuse_unfinished_run(config, out)
     for file in (f"{config.name}.npz", f"{config.name}.yaml"):
         refuse_target(out / file, make_folder=True)
     writable_folder(out)
@@ -95,4 +97,23 @@ def refuse_other_run(config: "TrainConfig", out: Path) -> None:
     if file.is_file() and (changed := TrainConfig.from_yaml(file).differences(config)):
         raise WorkflowError(
             f"{file}: this run has other settings ({changed}); choose another --out, or --set name=NAME"
+        )
+
+
+def refuse_unfinished_run(config: "TrainConfig", out: Path) -> None:
+    """Raise WorkflowError when `out` holds a run of that name that --resume can go on with; it would be deleted."""
+    state = out / f"{config.name}.state.npz"
+    if not state.exists():
+        return
+    from thesis_lib.checkpoints import read_arrays  # loads torch, so only now
+    from thesis_lib.observation import FEATURE_VERSION
+
+    try:
+        about = read_arrays(state)[1]
+    except WorkflowError:
+        return  # damaged: nothing can go on from it
+    if about.get("stage", "done") != "done" and about.get("feature_version") == FEATURE_VERSION:
+        raise WorkflowError(
+            f"{state}: this run is not finished and would be lost; go on with --resume, choose another --out, "
+            "or remove this file"
         )

@@ -59,11 +59,11 @@ _SCHEDULERS: dict[str, tuple[str, Callable[..., Scheduler]]] = {
         _lazy("rollout_search", "srw_search"),
     ),
     "drl_search": (
-        "a trained agent improved by search (options: model, k, futures, z, samples, lists)",
+        "a trained agent improved by search (options: model, k, futures, z, samples, lists, temperature)",
         _lazy("learned_search", "DrlSearch"),
     ),
     "optimal": ("plan: CP-SAT on mean durations with a time limit and a proved bound", _lazy("optimal", "Optimal")),
-    "drl": ("a trained agent: graph convolutions score every (task, VM) pair (option: model)", _lazy("learned", "Drl")),
+    "drl": ("a trained agent that scores every (task, VM) pair (option: model)", _lazy("learned", "Drl")),
 }
 
 

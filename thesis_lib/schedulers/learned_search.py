@@ -31,7 +31,7 @@ class DrlSearch(Scheduler):
 
     One workflow whose durations are certain: the agent runs it `samples` times, once greedily and else
     drawing its actions; the best schedule is the start of `lists` randomised lists (`RandomizedList`),
-    and the best of all is carried out.
+    and the best of all is carried out. An agent in torch (`fixed_gcn`), which is slow, runs it once, greedily.
 
     model: as in `Drl`. futures, z: as in `RolloutSearch`. temperature: of the drawn actions.
     """
@@ -87,7 +87,7 @@ class DrlSearch(Scheduler):
     def _make_plan(self, state: "State") -> None:
         """Sample the agent's schedules, then lists near the best; keep the plan, or None to follow the lists."""
         best = None
-        for k in range(self._samples):
+        for k in range(self._samples if self._drl.agent.is_compiled else 1):
             run = Simulator.branch(state, np.ones(state.n_tasks))
             self._finish(run, self._temperature if k else 0.0)
             if best is None or run.state.finish_s.max() < best.finish_s.max():
@@ -100,7 +100,7 @@ class DrlSearch(Scheduler):
             self._plan = best.start_s.copy(), best.vm.copy()
 
     def _finish(self, run: Simulator, temperature: float) -> None:
-        """Let the agent run to the end; an agent in torch, which is slow, does so greedily."""
+        """Let the agent run to the end; an agent in torch always does so greedily."""
         agent = self._drl.agent
         if agent.is_compiled:
             agent.run(run, temperature, self._draws)
