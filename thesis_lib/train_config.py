@@ -132,13 +132,9 @@ class TrainConfig:
     hidden: int = _whole(32, "numbers that describe a task inside the network", 1, 1024)
     score_hidden: int = _whole(128, "width of the layers that score (task, VM) pairs", 1, 1024)
     reward: str = _choice("potential", "a reward of thesis_lib.rewards", REWARDS)
-<<<<<<< HEAD
     reward_scale: float = _number(1.0, "multiplies rewards; a critic learns numbers near 1 best", 0, above=True)
-    base_rule: str = _choice("srw_patient", "rule to start from and compare with (thesis: critical_path)", BASE_RULES)
-=======
     base_rule: str = _choice("srw_patient", "rule to start from; reward potential and rollouts refer to it "
                              "(thesis: critical_path)", BASE_RULES)
->>>>>>> kern
 
     clone_decisions: int = _whole(6000, "decisions of the base rule that the network imitates first; 0 = none", 0)
     clone_epochs: int = _whole(12, "passes over them", 1, 1000)
