@@ -73,7 +73,7 @@ RECIPES: tuple[Recipe, ...] = (
         for k in (5, 4) for seed in range(3)
     ),
     _short("fixed-head", "network", "short run of the article's network with a fixed head", network="fixed_gcn",
-           hidden=128, score_hidden=128),
+           hidden=128, score_hidden=128, validation_streams=2, curve_streams=1),  # it runs in torch, slowly
     _short("article", "network", "short run with the article's seven PPO settings", n_envs=20, rollout_length=200,
            minibatch_size=64, epochs=10, value_clip=10.0, entropy=0.01, learning_rate=3e-4),
     *(_short(f"entropy-{value:g}", "entropy", f"short run with entropy weight {value:g}", entropy=value)
