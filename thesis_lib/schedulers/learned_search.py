@@ -40,7 +40,7 @@ class DrlSearch(Scheduler):
 
     def __init__(
         self, model: Agent | str | Path | None = None, k: int = 4, futures: int = 16, z: float = 1.0,
-        samples: int = 64, lists: int = 256, temperature: float = 1.0,
+        samples: int = 160, lists: int = 160, temperature: float = 1.0,
     ):  # fmt: skip
         self._drl = Drl(model)
         self._k, self._futures = whole_number(k, "k", 1), whole_number(futures, "futures", 1)
