@@ -212,7 +212,7 @@ def test_only_one_language(tmp_path):
 def test_list_figures():
     assert figures.list_figures() == list(figures.FIGURES)
     assert figures.list_figures("two_clocks") == ["two_clocks"]
-    assert len(figures.list_figures()) == 16
+    assert len(figures.list_figures()) == 20
 
 
 def test_the_readme_states_the_ratios_of_the_committed_stream():
