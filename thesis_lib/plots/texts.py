@@ -51,7 +51,7 @@ TEXTS: dict[str, tuple[str, str]] = {
                     "并非每次训练都学会（虚线：改善 5%）\n无法衡量加速"),
     "measured": ("measured", "实测"),
     "claimed": ("claimed", "文章声称"),
-    "default_settings": ("default settings", "默认设置"),
+    "default_settings": ("base run", "基准短训练"),
     "entropy": ("entropy weight", "熵系数"),
     "rollout": ("rollout length", "采样步数"),
     "value_clip": ("value clip", "价值裁剪"),
