@@ -202,3 +202,11 @@ def test_the_stream_file_is_the_default_and_the_thesis_file_starts_from_the_list
     thesis = TrainConfig.from_yaml(CONFIGS / "thesis.yaml")
     assert (thesis.problem, thesis.base_rule, thesis.n_tasks_min, thesis.n_tasks_max) == (
         "thesis", "critical_path", 10, 50)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ["!!timestamp x", "!!bool q", '!!bool ""', '!!int ""', '!!float ""'])
+def test_tags_that_do_not_fit_are_one_clear_error(tmp_path, value):
+    path = tmp_path / "c.yaml"
+    path.write_text(f"seed: {value}\n")
+    with pytest.raises(WorkflowError, match=r"c\.yaml: "):
+        TrainConfig.from_yaml(path)

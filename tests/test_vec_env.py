@@ -112,3 +112,16 @@ def test_another_number_of_vms_is_refused():
     batched = BatchedWorkflowEnv(2, workload=draw)
     with pytest.raises(WorkflowError, match="has 2 VMs, but the environment was made for 3"):
         batched.reset()
+
+
+@pytest.mark.parametrize("actions", [[0], [], list(range(9)), [[0, 0, 0]], [0.5, 0.0, 0.0]])
+def test_actions_of_another_shape_or_kind_are_refused(actions):
+    env = BatchedWorkflowEnv(3, suite="stream", suite_options={"workflows": 1})
+    env.reset()
+    with pytest.raises(WorkflowError, match=r"one whole number per environment, shape \(3,\)"):
+        env.step(np.array(actions))
+
+
+def test_no_environment_is_refused():
+    with pytest.raises(WorkflowError, match="n_envs"):
+        BatchedWorkflowEnv(0)

@@ -25,6 +25,7 @@ NETWORKS = ("pair_gcn", "pair_mlp", "fixed_gcn")
 PROBLEMS = ("stream", "thesis", "single")
 CONVOLUTIONS = {"pair_gcn": 2, "pair_mlp": 0}
 LARGEST_WIDTH = 4096
+LARGEST_WEIGHT = 1e6  # layers of such weights still give finite scores
 
 # What `meta` must hold, and the kinds of value. Everything else in it (config, seed, steps, versions,
 # validation) is for people and is kept as it is.
@@ -77,7 +78,7 @@ def read_agent(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]
 def _meta_of(path: Path, stored: np.ndarray) -> dict[str, Any]:
     try:
         meta = json.loads(stored.astype(np.uint8).tobytes().decode("utf-8"))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise WorkflowError(f"{path}: is damaged (its meta is no JSON text: {error}); restore the file") from None
     if not isinstance(meta, dict):
         raise WorkflowError(f"{path}: is damaged (its meta is no JSON object); restore the file")
@@ -140,6 +141,8 @@ def _weights_fault(meta: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> st
             return f"{name} has the shape {array.shape}, but {shape} follows from the meta"
         if not np.isfinite(array).all():
             return f"{name} holds numbers that are not finite; training went wrong, train the agent again"
+        if np.abs(array).max(initial=0.0) > LARGEST_WEIGHT:
+            return f"{name} holds numbers beyond {LARGEST_WEIGHT:g}; training went wrong, train the agent again"
     return ""
 
 

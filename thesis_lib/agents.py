@@ -247,7 +247,7 @@ def default_agent_for(workload: Workload, cluster: Cluster) -> Agent:
     try:
         manifest = json.loads((MODELS / MANIFEST).read_text(encoding="utf-8"))
         name = manifest["default"][kind]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise WorkflowError(
             f"{MODELS / MANIFEST} names no agent for problems of the kind {kind!r}; train one, or {_choice()}"
         ) from None

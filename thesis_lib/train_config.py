@@ -268,7 +268,7 @@ def _parse_yaml(text: str) -> dict[str, Any]:
     except yaml.MarkedYAMLError as error:
         line = f" at line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise WorkflowError(f"not valid YAML: {error.problem}{line}; write one `key: value` per line") from None
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that does not exist, say
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:  # an impossible date, `!!int ""`, say
         raise WorkflowError(f"not valid YAML: {error}; write one `key: value` per line") from None
     except RecursionError:
         raise WorkflowError("nested too deeply; write one `key: value` per line") from None

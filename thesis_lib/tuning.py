@@ -252,6 +252,10 @@ def tune(
 def _earlier_trials(base: TrainConfig, out: Path, steps: int, resume: bool) -> list[Trial]:
     """The trials in the folder; WorkflowError when there are some without `resume`, or of another search."""
     if not (out / TRIALS_FILE).exists():
+        if resume and not (out / BASE_FILE).exists():
+            raise WorkflowError(
+                f"{out}: holds no trials to resume; name their folder with --out, or leave out --resume"
+            )
         return []
     if not resume:
         raise WorkflowError(f"{out / TRIALS_FILE}: holds trials; go on with --resume or choose another folder")

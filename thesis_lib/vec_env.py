@@ -17,9 +17,11 @@ from thesis_lib._kernels import episodes
 from thesis_lib._kernels import state as layout
 from thesis_lib._kernels.compiling import python_form
 from thesis_lib.env import CloudWorkflowEnv, measures_of, patience
+from thesis_lib.generators import whole_number
 from thesis_lib.observation import PAIR_FEATURES, TASK_FEATURES, TOTAL_FEATURES, cut
 from thesis_lib.schedule import Schedule
 from thesis_lib.simulator import Problem
+from thesis_lib.workflow import WorkflowError
 
 
 class BatchedWorkflowEnv(VecEnv):
@@ -31,6 +33,7 @@ class BatchedWorkflowEnv(VecEnv):
     """
 
     def __init__(self, n_envs: int, **options: Any):
+        whole_number(n_envs, "n_envs", 1)
         self._single = single = CloudWorkflowEnv(observation="graph", action="flat", **options)
         super().__init__(n_envs, single.observation_space, single.action_space)
         self.n_vms = single.n_vms
@@ -58,7 +61,13 @@ class BatchedWorkflowEnv(VecEnv):
 
     def step_async(self, actions: np.ndarray) -> None:
         """Take note of one action per environment."""
-        self._actions = np.asarray(actions, dtype=np.int64)
+        actions = np.asarray(actions)
+        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
+            raise WorkflowError(
+                f"step needs one whole number per environment, shape ({self.num_envs},); "
+                f"got {actions.dtype} of shape {actions.shape}"
+            )
+        self._actions = actions.astype(np.int64)
 
     def step_wait(self):
         """Step all environments; returns observations, rewards (b,), dones (b,) and infos."""

@@ -72,7 +72,7 @@ def read_config(arguments: argparse.Namespace) -> "TrainConfig":
     """The settings of --config, or the default, changed by --set."""
     from thesis_lib.train_config import TrainConfig
 
-    config = TrainConfig.from_yaml(arguments.config) if arguments.config else TrainConfig()
+    config = TrainConfig() if arguments.config is None else TrainConfig.from_yaml(arguments.config)
     return config.with_changes(arguments.changes)
 
 
