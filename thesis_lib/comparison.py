@@ -44,9 +44,14 @@ def paired_ratio(values: np.ndarray, reference: np.ndarray, seed: int = 0) -> Ra
         raise WorkflowError("a paired ratio needs finite values and references above 0; leave out such instances")
     ratios = values / reference
     rng = np.random.default_rng([_BOOTSTRAP_STREAM, seed])
-    means = ratios[rng.integers(len(ratios), size=(RESAMPLES, len(ratios)))].mean(axis=1)
+    means = bootstrap_means(ratios, RESAMPLES, rng)
     low, high = np.quantile(means, [0.025, 0.975])
     return Ratio(float(ratios.mean()), float(low), float(high))
+
+
+def bootstrap_means(sample: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """(resamples,) means of samples as long as the given one (k,), drawn from it with replacement."""
+    return sample[rng.integers(len(sample), size=(resamples, len(sample)))].mean(axis=1)
 
 
 def mean_completions_s(scheduler: Scheduler, cases: Sequence[tuple[int, Workload, Cluster]]) -> np.ndarray:

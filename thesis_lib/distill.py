@@ -309,9 +309,10 @@ def _write(path: Path, agent: Agent, config: TrainConfig, round_number: int, chu
 
 def _is_whole(path: Path, count: int) -> bool:
     try:
-        return path.exists() and len(_read(path, count)) == count
+        _read(path, count)
     except WorkflowError:
         return False
+    return True
 
 
 def _read(path: Path, count: int) -> Labels:

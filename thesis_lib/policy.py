@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
+from thesis_lib.agent_file import CONVOLUTIONS, NETWORKS
 from thesis_lib.feature_sets import feature_set
 from thesis_lib.observation import PAIR_FEATURES, TASK_FEATURES, TOTAL_FEATURES
 from thesis_lib.workflow import WorkflowError
 
-NETWORKS = ("pair_gcn", "pair_mlp", "fixed_gcn")
 ILLEGAL_LOGIT = -1e8  # what an illegal action gets: finite, so that nothing turns into NaN
 _ALWAYS_ABOVE_0 = TASK_FEATURES.index("hosts")  # every task fits some VM, so 0 means that there is no task
 
@@ -214,4 +214,4 @@ def make_network(network: str = "pair_gcn", features: str = "full", hidden: int 
         return FixedGcn(n_actions, features, hidden, score_hidden)
     if network not in NETWORKS:
         raise WorkflowError(f"unknown network {network!r}; choose one of {', '.join(NETWORKS)}")
-    return PairNetwork(features, hidden, score_hidden, convolutions=2 if network == "pair_gcn" else 0)
+    return PairNetwork(features, hidden, score_hidden, CONVOLUTIONS[network])

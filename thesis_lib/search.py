@@ -96,7 +96,7 @@ class Rollouts:
                                       *self._scratch, self._rng, self._key, self._weight, total_s, alive)  # fmt: skip
             return total_s
         kernels.judge(self._code, *state.arguments, self._sigma, pairs, len(pairs), self.later, self.to_end,
-                      *self._scratch, self._rng, total_s, alive)  # fmt: skip
+                      *self._scratch, self._rng, total_s, alive, False)  # fmt: skip
         return total_s
 
     def advantages(

@@ -18,15 +18,14 @@ from typing import Any
 import yaml
 
 from thesis_lib._kernels.rules import RULES
+from thesis_lib.agent_file import NETWORKS, PROBLEMS
+from thesis_lib.feature_sets import FEATURE_SETS
 from thesis_lib.files import read_text
 from thesis_lib.generators import MAX_TASKS
 from thesis_lib.rewards import REWARDS
 from thesis_lib.workflow import WorkflowError
 
-PROBLEMS = ("stream", "thesis", "single")
-NETWORKS = ("pair_gcn", "pair_mlp", "fixed_gcn")
 STAGE_ORDERS = ("ppo_distill", "distill_ppo")
-FEATURE_SETS = ("full", "article_5", "article_4")
 BASE_RULES = tuple(rule for rule in RULES if rule != "random")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 COMMENT_COLUMN = 30  # where the comments of `to_yaml` begin

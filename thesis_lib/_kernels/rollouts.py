@@ -30,6 +30,7 @@ from thesis_lib._kernels.rules import (
     fastest_vm,
     fullest_vm,
     keys,
+    next_random,
 )
 from thesis_lib._kernels.state import (
     ARRIVED,
@@ -137,13 +138,8 @@ def _by_flow(rule):
 
 @inner_kernel
 def uniform(rng):
-    """A number in (0, 1); rng is (1,) uint64 (splitmix64: Steele, Lea and Flood, 2014)."""
-    rng[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = rng[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z = z ^ (z >> np.uint64(31))
-    return (np.float64(z >> np.uint64(11)) + 0.5) / 9007199254740992.0
+    """A number in (0, 1); rng is (1,) uint64, see `rules.next_random`."""
+    return (np.float64(next_random(rng) >> np.uint64(11)) + 0.5) / 9007199254740992.0
 
 
 @inner_kernel
@@ -710,25 +706,6 @@ def try_actions(p, rule, actions, count, to_end, scene, start, run, r, total_s, 
             total_s[c, r] = run_on(p, scene, run, rule, counted)
 
 
-@kernel
-def judge(rule, pi, pf, si, sf, sigma, actions, count, later, to_end, scene, start, run, rng, total_s, alive):
-    """Total completion time, after each action, of the workflows that are not done, over sampled futures.
-
-    rule: one of KEY_RULES, which decides after the action. sigma: (n,) standard deviation of the
-    logarithm of each task's duration. actions: the first `count` rows are legal (task, VM) pairs, -1 for wait.
-    later: workflows to come that a future adds. to_end: run them to the end and count them too,
-    else stop when those that have arrived are done. total_s: the first `count` rows of (c, r) are written.
-    """
-    p = problem_views(pi, pf)
-    s = state_views(p, si, sf)
-    begin(p, s, rule, scene, start)
-    for c in range(count):
-        alive[c] = 1
-    for r in range(total_s.shape[1]):
-        sample(p, s, rule, later, sigma, scene, start, rng)
-        try_actions(p, rule, actions, count, to_end, scene, start, run, r, total_s, alive)
-
-
 # --- deciding -----------------------------------------------------------------------------
 
 
@@ -809,8 +786,15 @@ def best_action(count, total_s, least_z, alive):
 
 
 @kernel
-def race(rule, pi, pf, si, sf, sigma, actions, count, later, to_end, scene, start, run, rng, total_s, alive, least_z):
-    """`judge`, but after every BATCH futures the hopeless actions are dropped; the row of the best action."""
+def judge(rule, pi, pf, si, sf, sigma, actions, count, later, to_end, scene, start, run, rng, total_s, alive, drops):
+    """Total completion time, after each action, of the workflows that are not done, over sampled futures.
+
+    rule: one of KEY_RULES, which decides after the action. sigma: (n,) standard deviation of the
+    logarithm of each task's duration. actions: the first `count` rows are legal (task, VM) pairs, -1 for wait.
+    later: workflows to come that a future adds. to_end: run them to the end and count them too,
+    else stop when those that have arrived are done. total_s: the first `count` rows of (c, r) are written.
+    drops: after every BATCH futures the hopeless actions are dropped. Returns False as soon as only the first is left.
+    """
     p = problem_views(pi, pf)
     s = state_views(p, si, sf)
     begin(p, s, rule, scene, start)
@@ -819,8 +803,17 @@ def race(rule, pi, pf, si, sf, sigma, actions, count, later, to_end, scene, star
     for r in range(total_s.shape[1]):
         sample(p, s, rule, later, sigma, scene, start, rng)
         try_actions(p, rule, actions, count, to_end, scene, start, run, r, total_s, alive)
-        if (r + 1) % BATCH == 0 and drop_hopeless(count, total_s, r + 1, alive) == 1:
-            return 0
+        if drops and (r + 1) % BATCH == 0 and drop_hopeless(count, total_s, r + 1, alive) == 1:
+            return False
+    return True
+
+
+@kernel
+def race(rule, pi, pf, si, sf, sigma, actions, count, later, to_end, scene, start, run, rng, total_s, alive, least_z):
+    """The row of the best action, found by `judge` that drops the hopeless ones."""
+    if not judge(rule, pi, pf, si, sf, sigma, actions, count, later, to_end, scene, start, run, rng, total_s, alive,
+                 True):  # fmt: skip
+        return 0
     return best_action(count, total_s, least_z, alive)
 
 

@@ -139,7 +139,7 @@ def _choose_tetris(p, s):
     return best_t, best_v
 
 
-@kernel
+@inner_kernel
 def next_random(rng):
     """splitmix64 (Steele, Lea and Flood, 2014): the next 64 random bits; rng is (1,) uint64."""
     rng[0] += np.uint64(0x9E3779B97F4A7C15)

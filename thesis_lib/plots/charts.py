@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from thesis_lib.comparison import bootstrap_means
 from thesis_lib.plots.style import BLACK, DOUBLE_IN, GREY, MARKERS, PALETTE, RED, figure_style, new_figure
 from thesis_lib.plots.texts import text
 from thesis_lib.ranks import critical_path
@@ -215,7 +216,7 @@ def mean_interval(values: Sequence[float], level: float = 0.95, seed: int = 0) -
     """(mean, low, high): the percentile bootstrap interval of the mean (Efron and Tibshirani, 1993)."""
     sample = np.asarray(values, dtype=float)
     rng = np.random.default_rng(seed)
-    means = sample[rng.integers(len(sample), size=(RESAMPLES, len(sample)))].mean(axis=1)
+    means = bootstrap_means(sample, RESAMPLES, rng)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(sample.mean()), float(low), float(high)
 
